@@ -170,9 +170,8 @@ def test_absent_servers_take_no_time(closed_address: str) -> None:
     begun = time.monotonic()
     servers = find_local_servers([provider_at(closed_address, name) for name in LOCAL], seconds=60)
     assert time.monotonic() - begun < 30
-    assert [(one.provider, one.problem) for one in servers] == [
-        (name, "no server is running") for name in LOCAL
-    ]
+    problems = [(one.provider, one.problem) for one in servers]
+    assert problems == [(name, "no server is running") for name in LOCAL]
 
 
 def test_silent_servers_time_out_together(silent_address: str) -> None:

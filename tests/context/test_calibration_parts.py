@@ -1,4 +1,4 @@
-"""What a request takes, part by part: the parts add up, and what does not fit leaves an account."""
+"""The token counts of a request: the parts add up, and a request that does not fit reports them."""
 
 from __future__ import annotations
 
@@ -120,12 +120,12 @@ async def test_only_the_newest_facts_are_looked_at(monkeypatch: pytest.MonkeyPat
 
 
 async def test_a_released_builder_is_unsubscribed() -> None:
-    kept = context(4000, fences=FENCES)
-    ran = await started(["a"], context=kept)
+    builder_under_test = context(4000, fences=FENCES)
+    ran = await started(["a"], context=builder_under_test)
     before = len(ran.session.journal._publisher)
     await ran.session.prompt(as_content("go"))
     assert len(ran.session.journal._publisher) == before + 1
-    kept.release()
+    builder_under_test.release()
     assert len(ran.session.journal._publisher) == before
 
 
@@ -135,9 +135,9 @@ async def test_a_picture_makes_the_whole_sum_less_certain() -> None:
             is_shown = any(isinstance(block, Image) for block in message.content)
             return Count(9, "tokenizer", "low" if is_shown else "high")
 
-    kept = context(4000, fences=FENCES)
-    kept._tokenizer = Unsure()
-    ran = await started(["a", "b"], context=kept)
+    builder_under_test = context(4000, fences=FENCES)
+    builder_under_test._tokenizer = Unsure()
+    ran = await started(["a", "b"], context=builder_under_test)
     await ran.session.prompt(as_content("look"))
     await ran.session.prompt(as_content(["look", Image("image/png", url="https://example.org/a.png")]))
     assert [trace["counted"][1] for trace in traces(ran)] == ["high", "low"]
@@ -148,17 +148,17 @@ async def test_a_step_that_cannot_fit_reports_its_tokens() -> None:
     assert ran.status == "failed" and not ran.model.requests
     (ended,) = ran.all(events.StepEnded)
     prompt = next(fact.seq for fact in ran.facts if fact.type == "user_message")
-    (kept,) = ended.trace["kept"]
-    assert (kept["rule"], kept["first"]) == ("must_keep.last_prompt", prompt)
+    (builder_under_test,) = ended.trace["kept"]
+    assert (builder_under_test["rule"], builder_under_test["first"]) == ("must_keep.last_prompt", prompt)
     tokens = ended.trace["tokens"]
-    assert kept["tokens"] == tokens["messages"] > tokens["room"]
+    assert builder_under_test["tokens"] == tokens["messages"] > tokens["room"]
     reason = ran.quiet.reason  # type: ignore[union-attr]
-    for said in (
+    for hook_messages in (
         f"about {tokens['messages']} tokens (must_keep.last_prompt {tokens['messages']})",
         f"room for {tokens['room']}: of 400, 20 for the answer, 2 for system prompt and tools",
         f"{tokens['fences']} for context providers",
     ):
-        assert said in reason
+        assert hook_messages in reason
     (step,) = context_steps(ran.facts)
     assert (step.step, step.fits, step.model) == (1, False, "scripted/model")
     assert step.kept[0].rule == "must_keep.last_prompt"
@@ -191,12 +191,14 @@ async def test_a_context_always_fits_or_reports_a_problem(
     policy = msgspec.structs.replace(policy, window=Window(reserve=10))
     fence = ContextProvider("notes", lambda request: "note " * fenced, placement, must_keep=fenced % 2 == 0)
     ran = await started([])
-    said = (user("hook " * added),) if added else ()
-    told = ContextInput("Help me.", Transcript(messages), sources, prompts, (), ran.model, steers, said)
+    hook_messages = (user("hook " * added),) if added else ()
+    context_input = ContextInput(
+        "Help me.", Transcript(messages), sources, prompts, (), ran.model, steers, hook_messages
+    )
 
     async def built() -> BuiltContext:
-        kept = ContextBuilder(policy, Words(), lambda model: ModelRoom(window), (fence,))
-        return await kept.build(ran.session.journal, told)
+        builder_under_test = ContextBuilder(policy, Words(), lambda model: ModelRoom(window), (fence,))
+        return await builder_under_test.build(ran.session.journal, context_input)
 
     one, other = await built(), await built()
     assert (one.system, list(one.transcript), one.tail) == (other.system, list(other.transcript), other.tail)
@@ -206,4 +208,7 @@ async def test_a_context_always_fits_or_reports_a_problem(
     assert (sent <= window - 10) is not bool(one.problem)
     assert bool(one.problem) is ("kept" in one.trace)
     if one.problem:
-        assert all(rule in one.problem for rule in {kept["rule"] for kept in one.trace["kept"]})
+        assert all(
+            rule in one.problem
+            for rule in {builder_under_test["rule"] for builder_under_test in one.trace["kept"]}
+        )

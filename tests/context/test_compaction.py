@@ -1,4 +1,4 @@
-"""What a compaction keeps word for word, and what it makes of odd histories."""
+"""What a compaction keeps verbatim, and how it handles unusual histories."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.context.test_session_context import UNCOUNTED, Words, compacting, con
 from tests.support.running import Ran, run, started
 
 
-def last_told(ran: Ran) -> str:
+def last_context(ran: Ran) -> str:
     return "\n".join(str(message) for message in ran.model.requests[-1].transcript)
 
 
@@ -36,7 +36,7 @@ async def test_steering_messages_are_kept_verbatim() -> None:
     await ran.session.prompt(as_content("sow thyme"))
     assert len(ran.all(events.Compacted)) > 1
     assert ran.all(events.Compacted)[-1].summary.endswith("word for word:\nsow thyme\n\nno, sow sage in rows")
-    assert "no, sow sage in rows" in last_told(ran)
+    assert "no, sow sage in rows" in last_context(ran)
 
 
 async def test_a_new_request_takes_the_place_of_the_one_before() -> None:
@@ -64,17 +64,19 @@ async def test_required_calls_survive_every_compaction() -> None:
     rules = {"must_keep": {"tools": ["plan_beds"]}}
     ran = await run(compacting(script), tools=[count, plan_beds], context=context(**rules))
     assert len(ran.all(events.Compacted)) > 1
-    assert last_told(ran).count("plan_beds returned: thyme in the north") == 1
-    asked = [one.transcript[0].text for one in ran.model.requests if "You write a summary" in one.system]
-    assert "word for word" not in asked[-1]
+    assert last_context(ran).count("plan_beds returned: thyme in the north") == 1
+    requests_sent = [
+        one.transcript[0].text for one in ran.model.requests if "You write a summary" in one.system
+    ]
+    assert "word for word" not in requests_sent[-1]
 
 
 async def test_a_history_from_elsewhere_is_compacted_in_whole() -> None:
     store = MemoryStore()
     ran = await started(compacting(["one", "two"]), context=context(4000), store=store)
     words = " ".join(f"w{number}" for number in range(100))
-    said = (user(words), Message("assistant", (Text(words),)))
-    await ran.session.replace_history(said * 6)
+    earlier = (user(words), Message("assistant", (Text(words),)))
+    await ran.session.replace_history(earlier * 6)
     await store.submit(ran.session.id, Compact(id="c1"))
     await ran.session.prompt(as_content("go"))
     assert "belong to one entry" in ran.all(events.RequestRefused)[0].reason
@@ -94,8 +96,8 @@ async def test_the_newest_results_are_cut_when_they_alone_are_too_much() -> None
     trace = ran.all(events.ModelCalled)[-1].trace
     assert trace["tokens"]["all"] <= 380
     assert [(one["action"], one["rule"]) for one in trace["decisions"]] == [("cut", "room")]
-    told = ran.model.requests[-1].transcript[-1]
-    assert all("w" in block.content[0].text for block in told.content)  # type: ignore[union-attr]
+    newest = ran.model.requests[-1].transcript[-1]
+    assert all("w" in block.content[0].text for block in newest.content)  # type: ignore[union-attr]
 
 
 async def test_as_soon_as_there_is_something_to_sum_up_it_is() -> None:
@@ -119,8 +121,8 @@ async def test_a_summary_is_never_dropped_for_lack_of_room() -> None:
         one for called in ran.all(events.ModelCalled) for one in (called.trace or {}).get("decisions", [])
     ]
     assert decisions
-    asked = [one for one in ran.model.requests if "You write a summary" not in one.system]
-    assert all("go" in str(one.transcript[0]) for one in asked)
+    requests_sent = [one for one in ran.model.requests if "You write a summary" not in one.system]
+    assert all("go" in str(one.transcript[0]) for one in requests_sent)
 
 
 async def test_after_an_overflow_the_messages_fit_with_any_system_prompt() -> None:
@@ -169,15 +171,19 @@ async def test_the_record_is_cut_to_what_the_writer_of_the_summary_can_hold() ->
         return "Task: count."
 
     writer = ScriptedModel([writes] * 20, name="small/model")
-    kept = context(900, summaries={"model": "small/model", "longest": 50})
-    kept._room_of = lambda model: ModelRoom(240 if model == "small/model" else 900)
+    small_context = context(900, summaries={"model": "small/model", "longest": 50})
+    small_context._room_of = lambda model: ModelRoom(240 if model == "small/model" else 900)
     ran = await run(
-        steps(30, "done"), tools=[count], context=kept, make_model=lambda name: writer, system="Count."
+        steps(30, "done"),
+        tools=[count],
+        context=small_context,
+        make_model=lambda name: writer,
+        system="Count.",
     )
     assert ran.status == "completed" and ran.all(events.Compacted)
-    asked = [one.trace for one in ran.all(events.ModelCalled) if one.purpose == "compaction"]
-    assert asked and all(one["tokens"]["all"] <= one["tokens"]["room"] for one in asked)
-    assert any(one["cut"] for one in asked)
+    requests_sent = [one.trace for one in ran.all(events.ModelCalled) if one.purpose == "compaction"]
+    assert requests_sent and all(one["tokens"]["all"] <= one["tokens"]["room"] for one in requests_sent)
+    assert any(one["cut"] for one in requests_sent)
     assert all(
         "count" in one.transcript[0].text and "[…]" in one.transcript[0].text for one in writer.requests
     )

@@ -1,4 +1,4 @@
-"""Chapters that the model closes itself: its summary is told in place of what came before."""
+"""Chapters that the model closes itself: its summary is context_of in place of what came before."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ostler.context.compaction import ChapterTool
 from ostler.models.scripted import Call, Turn
 from ostler.schema import events
 from ostler.schema.errors import Overloaded
-from tests.context.test_session_context import UNCOUNTED, context, count, steps, told
+from tests.context.test_session_context import UNCOUNTED, context, context_of, count, steps
 from tests.support.running import Ran, run
 
 SUMMARY = "Task: count. Done: four. Next: the fifth."
@@ -36,7 +36,7 @@ async def test_the_summary_is_sent_from_the_next_step_on(keep: int) -> None:
     assert compacted.by == "checkpoint" and compacted.summary.startswith(SUMMARY)
     assert compacted.summary.endswith("\ngo")
     assert compacted.tokens_after < compacted.tokens_before
-    assert len(told(ran, 4)) == 9
+    assert len(context_of(ran, 4)) == 9
     after = ran.model.requests[5].transcript
     assert SUMMARY in after[0].text and len(after) == 1 + 2 * keep + 2
     calls = [call.name for message in after for call in message.calls]

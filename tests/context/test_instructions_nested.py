@@ -1,4 +1,4 @@
-"""Instructions of folders below: told once, with the result of the call that first touched something."""
+"""Instructions of subfolders are added once, to the result of the first call that touches a folder."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def read(path: str) -> Call:
     return Call("read", {"path": path})
 
 
-def blocks_told(ran: Ran) -> list[list[str]]:
+def added_blocks(ran: Ran) -> list[list[str]]:
     """The instructions in each result."""
     return [_instructions(result) for result in ran.all(ToolResultFact)]
 
@@ -74,7 +74,7 @@ async def go_on(session: Session, *paths: str) -> list[list[str]]:
 async def test_the_first_touch_tells_and_the_second_does_not(project: Path) -> None:
     script = [read("top.txt"), read("sub/one.txt"), read("sub/two.txt"), "done"]
     ran = await run(script, **equipment(project))
-    assert blocks_told(ran) == [[], [TOLD], []]
+    assert added_blocks(ran) == [[], [TOLD], []]
     first, second, _ = ran.all(ToolResultFact)
     assert "instructions" not in first.details
     assert list(second.details["instructions"]) == ["sub/AGENTS.md"]
@@ -93,7 +93,7 @@ async def test_the_first_touch_tells_and_the_second_does_not(project: Path) -> N
     ids=lambda call: call.name,
 )
 async def test_every_tool_that_names_a_path_counts(call: Call, project: Path) -> None:
-    assert blocks_told(await run([call, "done"], **equipment(project))) == [[TOLD]]
+    assert added_blocks(await run([call, "done"], **equipment(project))) == [[TOLD]]
 
 
 async def test_an_edit_counts(project: Path) -> None:
@@ -106,22 +106,22 @@ async def test_an_edit_counts(project: Path) -> None:
 
     ran = await run([read("sub/one.txt"), appears, "done"], **equipment(project))
     assert [result.failed for result in ran.all(ToolResultFact)] == [None, None]
-    assert blocks_told(ran) == [[], [TOLD]]
+    assert added_blocks(ran) == [[], [TOLD]]
 
 
 async def test_a_call_that_failed_tells_nothing(project: Path) -> None:
-    assert blocks_told(await run([read("sub/absent.txt"), "done"], **equipment(project))) == [[]]
+    assert added_blocks(await run([read("sub/absent.txt"), "done"], **equipment(project))) == [[]]
 
 
 async def test_parallel_calls_add_instructions_once(project: Path) -> None:
     ran = await run([[read("sub/one.txt"), read("sub/two.txt")], "done"], **equipment(project))
-    assert sorted(blocks_told(ran)) == [[], [TOLD]]
+    assert sorted(added_blocks(ran)) == [[], [TOLD]]
 
 
 async def test_a_long_result_does_not_push_the_instructions_out(project: Path) -> None:
     (project / "sub" / "long.txt").write_text("x" * 60 + "\n")
     (project / "sub" / "AGENTS.md").write_text("rule\n" * 11_000)
-    (told,) = blocks_told(await run([read("sub/long.txt"), "done"], **equipment(project)))
+    (told,) = added_blocks(await run([read("sub/long.txt"), "done"], **equipment(project)))
     assert told[0].count("rule") == 11_000
 
 
@@ -181,18 +181,18 @@ async def test_a_child_session_gets_its_own_instructions(project: Path) -> None:
     facts = await ran.session.journal.store.read(child_session(ran.session.id, call, 1))
     results = [fact.event for fact in facts if isinstance(fact.event, ToolResultFact)]
     assert [_instructions(result) for result in results] == [[TOLD]]
-    assert blocks_told(ran)[0] == [TOLD]
+    assert added_blocks(ran)[0] == [TOLD]
 
 
 async def test_problems_with_a_file_are_reported_once(project: Path, tmp_path: Path) -> None:
-    said: list[str] = []
+    problems: list[str] = []
     (project / "sub" / "AGENTS.md").unlink()
     (tmp_path / "secret").write_text("s3cr3t")
     (project / "sub" / "AGENTS.md").symlink_to(tmp_path / "secret")
-    hooks = [nested_instructions(project, said.append)]
+    hooks = [nested_instructions(project, problems.append)]
     ran = await run([read("sub/one.txt"), read("sub/two.txt"), "done"], **equipment(project, hooks=hooks))
-    assert blocks_told(ran) == [[], []]
-    assert said == [
+    assert added_blocks(ran) == [[], []]
+    assert problems == [
         f"{project}/sub/AGENTS.md: it is a link to a file outside the project; the model does not get it"
     ]
 

@@ -1,4 +1,4 @@
-"""Front matter: what people write between two `---`, and what is refused rather than guessed."""
+"""Front matter: what is parsed, and what is refused instead of guessed."""
 
 from __future__ import annotations
 

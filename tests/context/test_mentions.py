@@ -1,4 +1,4 @@
-"""Files that a prompt mentions: what is shown of them, and what is no mention."""
+"""Files that a prompt mentions: what is attached, and what is not a mention."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def work(tmp_path: Path) -> Path:
     return folder
 
 
-def shown(text: str, cwd: Path) -> list[str]:
-    found = with_mentions(text, cwd)
-    assert found.text == text
-    return [one.text for one in found.blocks if isinstance(one, Text)]
+def attached_texts(text: str, cwd: Path) -> list[str]:
+    result = with_mentions(text, cwd)
+    assert result.text == text
+    return [one.text for one in result.blocks if isinstance(one, Text)]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,9 @@ def shown(text: str, cwd: Path) -> list[str]:
     ],
 )
 def test_a_file_is_attached_in_the_format_of_the_read_tool(work: Path, prompt: str) -> None:
-    assert shown(prompt, work) == ["--- src/a.py, as read shows it ---\n1\tone\n2\ttwo\n3\tthree\n4\tfour"]
+    assert attached_texts(prompt, work) == [
+        "--- src/a.py, as read shows it ---\n1\tone\n2\ttwo\n3\tthree\n4\tfour"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -67,12 +69,12 @@ def test_a_file_is_attached_in_the_format_of_the_read_tool(work: Path, prompt: s
     ],
 )
 def test_lines_can_be_chosen(work: Path, mention: str, lines: str) -> None:
-    assert shown(mention, work) == [f"--- src/a.py, as read shows it ---\n{lines}"]
+    assert attached_texts(mention, work) == [f"--- src/a.py, as read shows it ---\n{lines}"]
 
 
 @pytest.mark.parametrize("mention", ['@"my notes.md"', "@my\\ notes.md"])
 def test_names_may_have_blanks(work: Path, mention: str) -> None:
-    assert shown(mention, work) == ["--- my notes.md, as read shows it ---\n1\tnotes"]
+    assert attached_texts(mention, work) == ["--- my notes.md, as read shows it ---\n1\tnotes"]
 
 
 @pytest.mark.parametrize(
@@ -89,21 +91,21 @@ def test_names_may_have_blanks(work: Path, mention: str) -> None:
     ],
 )
 def test_text_that_is_no_path_is_not_reported(work: Path, prompt: str) -> None:
-    found = with_mentions(prompt, work)
-    assert (found.text, found.blocks, found.notices) == (prompt, (), ())
+    result = with_mentions(prompt, work)
+    assert (result.text, result.blocks, result.notices) == (prompt, (), ())
 
 
 @pytest.mark.parametrize("mention", ["@src/ab.py", "@nothing.md", '@"no such thing"'])
 def test_a_missing_path_is_reported(work: Path, mention: str) -> None:
-    found = with_mentions(f"see {mention}", work)
-    assert found.blocks == ()
-    assert len(found.notices) == 1
-    assert "no such file or directory" in found.notices[0]
+    result = with_mentions(f"see {mention}", work)
+    assert result.blocks == ()
+    assert len(result.notices) == 1
+    assert "no such file or directory" in result.notices[0]
 
 
 def test_an_escaped_sign_is_only_a_sign(work: Path) -> None:
-    found = with_mentions(r"\@Makefile and `\@` and a\@b", work)
-    assert (found.text, found.blocks) == (r"@Makefile and `\@` and a\@b", ())
+    result = with_mentions(r"\@Makefile and `\@` and a\@b", work)
+    assert (result.text, result.blocks) == (r"@Makefile and `\@` and a\@b", ())
 
 
 def test_a_directory_is_listed_without_what_is_ignored(work: Path) -> None:
@@ -112,20 +114,20 @@ def test_a_directory_is_listed_without_what_is_ignored(work: Path) -> None:
     (work / "build").mkdir()
     (work / "build/y").touch()
     heading = "without what is ignored or hidden ---"
-    assert shown("@src/", work) == [f"--- src/, {heading}\na.py\ndeep/\ndeep/b.py"]
-    assert shown("@.", work) == [
+    assert attached_texts("@src/", work) == [f"--- src/, {heading}\na.py\ndeep/\ndeep/b.py"]
+    assert attached_texts("@.", work) == [
         f"--- ./, {heading}\nMakefile\nmy notes.md\nsrc/\nsrc/a.py\nsrc/deep/\nsrc/deep/b.py"
     ]
 
 
 def test_a_link_that_leads_nowhere_is_listed_like_a_file(work: Path) -> None:
     (work / "src" / "link").symlink_to("x" * 300)
-    assert shown("@src/", work)[0].splitlines()[1:] == ["a.py", "deep/", "deep/b.py", "link"]
+    assert attached_texts("@src/", work)[0].splitlines()[1:] == ["a.py", "deep/", "deep/b.py", "link"]
 
 
 def test_a_large_directory_lists_its_upper_levels(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mentions, "MOST_ENTRIES", 2)
-    assert shown("@src", work)[0].splitlines()[1:] == [
+    assert attached_texts("@src", work)[0].splitlines()[1:] == [
         "a.py",
         "deep/",
         "[2 of 3 entries: use ls or find for more]",
@@ -144,8 +146,8 @@ def picture() -> bytes:
 def test_a_picture_and_a_document_are_attached(work: Path) -> None:
     (work / "p.png").write_bytes(picture())
     (work / "d.pdf").write_bytes(b"%PDF-1.4\n")
-    found = with_mentions("@p.png @d.pdf", work)
-    name, image, _, document = found.blocks
+    result = with_mentions("@p.png @d.pdf", work)
+    name, image, _, document = result.blocks
     assert text_of([name]).startswith("p.png (image/png")
     assert image == Image("image/png", data=base64.b64encode(picture()).decode())
     assert isinstance(document, File)
@@ -154,31 +156,31 @@ def test_a_picture_and_a_document_are_attached(work: Path) -> None:
 
 def test_unreadable_blocks_become_placeholders(work: Path) -> None:
     (work / "x.bin").write_bytes(b"\0\1")
-    found = with_mentions("@x.bin @src/a.py:3-2", work)
-    assert found.blocks == ()
-    assert "@x.bin is not attached: x.bin is binary" in found.notices[0]
-    assert found.notices[1] == "@src/a.py is not attached: line 2 comes before line 3"
+    result = with_mentions("@x.bin @src/a.py:3-2", work)
+    assert result.blocks == ()
+    assert "@x.bin is not attached: x.bin is binary" in result.notices[0]
+    assert result.notices[1] == "@src/a.py is not attached: line 2 comes before line 3"
 
 
 def test_together_they_stay_within_a_bound(work: Path) -> None:
     for number in range(6):
         (work / f"{number}.txt").write_text("x" * 99 + "\n" + ("y" * 99 + "\n") * 450)
-    found = with_mentions(" ".join(f"@{number}.txt" for number in range(6)), work)
-    assert sum(len(one.text) for one in found.blocks if isinstance(one, Text)) < mentions.MOST_TEXT + 1000
-    assert [notice.partition(" ")[0] for notice in found.notices] == ["@4.txt", "@5.txt"]
-    assert text_of(found.blocks[-1:]) == "5.txt is not included here because it is too large: use read or ls"
+    result = with_mentions(" ".join(f"@{number}.txt" for number in range(6)), work)
+    assert sum(len(one.text) for one in result.blocks if isinstance(one, Text)) < mentions.MOST_TEXT + 1000
+    assert [notice.partition(" ")[0] for notice in result.notices] == ["@4.txt", "@5.txt"]
+    assert text_of(result.blocks[-1:]) == "5.txt is not included here because it is too large: use read or ls"
 
 
 def test_each_file_is_attached_once_with_its_digest(work: Path) -> None:
-    found = with_mentions("@Makefile and @./Makefile and @src", work)
-    assert len(found.blocks) == 2
-    assert found.digests == {str(work.resolve() / "Makefile"): digest_of(b"all:\n")}
+    result = with_mentions("@Makefile and @./Makefile and @src", work)
+    assert len(result.blocks) == 2
+    assert result.digests == {str(work.resolve() / "Makefile"): digest_of(b"all:\n")}
 
 
 def test_another_text_can_be_the_one_that_mentions(work: Path) -> None:
-    found = with_mentions("@Makefile @src/a.py", work, mentioned_in="@src/a.py")
-    assert found.text == "@Makefile @src/a.py"
-    assert [text_of([one]).partition(",")[0] for one in found.blocks] == ["--- src/a.py"]
+    result = with_mentions("@Makefile @src/a.py", work, mentioned_in="@src/a.py")
+    assert result.text == "@Makefile @src/a.py"
+    assert [text_of([one]).partition(",")[0] for one in result.blocks] == ["--- src/a.py"]
 
 
 PARTS = st.sampled_from(
@@ -188,5 +190,5 @@ PARTS = st.sampled_from(
 
 @given(st.lists(st.one_of(PARTS, st.text(max_size=3)), max_size=12).map("".join))
 def test_no_prompt_is_too_odd(text: str) -> None:
-    found = with_mentions(text, Path(__file__).parent / "nowhere")
-    assert found.text == text or "\\@" in text
+    result = with_mentions(text, Path(__file__).parent / "nowhere")
+    assert result.text == text or "\\@" in text

@@ -1,4 +1,4 @@
-"""The policy: layers, mistakes, and for every field of it what changes when it does."""
+"""The policy: layers, errors, and the effect of every field."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def traces(ran: Ran) -> list[dict[str, Any]]:
     return [called.trace for called in ran.all(events.ModelCalled) if called.purpose == "step"]
 
 
-def last_told(ran: Ran) -> list[Message]:
+def last_messages(ran: Ran) -> list[Message]:
     return list(ran.model.requests[-1].transcript)
 
 
@@ -116,7 +116,7 @@ def windowed(largest: int, window: dict[str, Any]) -> ContextBuilder:
 
 
 @of("window.tokens")
-async def the_window_is_the_models_unless_it_is_said() -> None:
+async def the_window_defaults_to_the_models() -> None:
     for window, tokens in (({"reserve": 20}, 4000), ({"reserve": 20, "tokens": 300}, 300)):
         ran = await run(compacting(steps(9, "done")), tools=[count], context=windowed(4000, window))
         assert {trace["tokens"]["window"] for trace in traces(ran)} == {tokens}
@@ -134,35 +134,35 @@ async def what_is_reserved_is_free_in_every_request() -> None:
 # --- calls of earlier runs --------------------------------------------------------------------------
 
 
-async def results_told(**rules: Any) -> list[bool]:
+async def results_sent(**rules: Any) -> list[bool]:
     """Of four runs with one call each, the last one open: which results are told whole."""
     script = [part for n in range(4) for part in (Call("count", {"n": n}), f"answer {n}")]
     ran = await prompted(script, "a", "b", "c", "d", tool_history=rules)
-    return [f"w{n}_20" in str(last_told(ran)) for n in range(4)]
+    return [f"w{n}_20" in str(last_messages(ran)) for n in range(4)]
 
 
 @of("tool_history.results")
 async def results_of_earlier_runs_are_cut_or_dropped() -> None:
-    assert await results_told() == [True] * 4
-    assert await results_told(results="cut", cut_to=1) == [False, False, True, True]
-    assert await results_told(results="dropped") == [False, False, True, True]
+    assert await results_sent() == [True] * 4
+    assert await results_sent(results="cut", cut_to=1) == [False, False, True, True]
+    assert await results_sent(results="dropped") == [False, False, True, True]
 
 
 @of("tool_history.keep_runs")
-async def so_many_runs_before_this_are_told_whole() -> None:
-    assert await results_told(results="dropped", keep_runs=0) == [False, False, False, True]
-    assert await results_told(results="dropped", keep_runs=2) == [False, True, True, True]
+async def earlier_runs_are_sent_in_full() -> None:
+    assert await results_sent(results="dropped", keep_runs=0) == [False, False, False, True]
+    assert await results_sent(results="dropped", keep_runs=2) == [False, True, True, True]
 
 
 @of("tool_history.keep_calls")
-async def so_many_calls_before_those_are_told_whole() -> None:
-    assert await results_told(results="dropped", keep_runs=0, keep_calls=2) == [False, True, True, True]
+async def earlier_calls_are_sent_in_full() -> None:
+    assert await results_sent(results="dropped", keep_runs=0, keep_calls=2) == [False, True, True, True]
 
 
 @of("tool_history.by_tool")
 async def a_tool_may_have_its_own_rule() -> None:
-    assert await results_told(results="dropped", by_tool={"count": "full"}) == [True] * 4
-    assert await results_told(by_tool={"count": "dropped"}) == [False, False, True, True]
+    assert await results_sent(results="dropped", by_tool={"count": "full"}) == [True] * 4
+    assert await results_sent(by_tool={"count": "dropped"}) == [False, False, True, True]
 
 
 @of("tool_history.cut_to")
@@ -171,7 +171,7 @@ async def a_cut_result_keeps_its_beginning_and_its_end() -> None:
     for cut_to in (2, 20):
         script = [Call("count"), "answer", "b", "c"]
         ran = await prompted(script, "a", "b", "c", tool_history={"results": "cut", "cut_to": cut_to})
-        (result,) = [message for message in last_told(ran) if message.role == "tool"]
+        (result,) = [message for message in last_messages(ran) if message.role == "tool"]
         assert "omitted" in str(result) and "0_39" in str(result)[-100:]
         sizes.append(len(str(result)))
     assert sizes[0] < sizes[1] < 600
@@ -183,26 +183,26 @@ NO_SUMMARIES = {"summaries": {"automatic": False}, "tool_history": {"cut_to": 2}
 
 
 @of("must_keep.last_prompt")
-async def the_prompt_of_the_run_is_told_to_its_end() -> None:
+async def the_prompt_is_sent_until_the_end_of_the_run() -> None:
     for keep in (True, False):
         ran = await prompted(steps(30, "done"), "first", window=400, **NO_SUMMARIES)
-        assert "first" in [message.text for message in last_told(ran)]
+        assert "first" in [message.text for message in last_messages(ran)]
         rules = {**NO_SUMMARIES, "must_keep": {"last_prompt": keep}}
         ran = await prompted(steps(30, "done"), "first", window=400, **rules)
-        assert ("first" in [message.text for message in last_told(ran)]) is keep
+        assert ("first" in [message.text for message in last_messages(ran)]) is keep
 
 
 @of("must_keep.first_prompt")
-async def the_first_prompt_is_told_if_that_is_wanted() -> None:
+async def the_first_prompt_is_sent_if_required() -> None:
     for keep in (True, False):
         rules = {**NO_SUMMARIES, "must_keep": {"first_prompt": keep}}
         ran = await prompted([*steps(1, "a"), *steps(30, "b")], "first", "second", window=400, **rules)
-        said = [message.text for message in last_told(ran)]
-        assert "second" in said and ("first" in said) is keep
+        texts = [message.text for message in last_messages(ran)]
+        assert "second" in texts and ("first" in texts) is keep
 
 
 @of("must_keep.tools")
-async def calls_of_a_tool_are_told_whole_if_that_is_wanted() -> None:
+async def calls_of_a_tool_are_sent_in_full_if_required() -> None:
     @tool
     async def law() -> str:
         """Says what holds."""
@@ -211,7 +211,7 @@ async def calls_of_a_tool_are_told_whole_if_that_is_wanted() -> None:
     for tools in ((), ("law",)):
         rules = context(400, **NO_SUMMARIES, must_keep={"tools": tools})
         ran = await run([Call("law"), *steps(30, "done")], tools=[law, count], context=rules)
-        whole = [one for one in last_told(ran) if one.role == "tool" and "thou shalt " * 20 in str(one)]
+        whole = [one for one in last_messages(ran) if one.role == "tool" and "thou shalt " * 20 in str(one)]
         assert bool(whole) == bool(tools)
 
 
@@ -220,7 +220,7 @@ async def reasoning_of_older_answers_is_left_out() -> None:
     for keep, told in ((None, 3), (1, 1), (0, 0)):
         script = [Turn(f"{n}", reasoning="hm") for n in range(3)]
         ran = await prompted([*script, "done"], "a", "b", "c", "d", reasoning={"keep": keep})
-        blocks = [block for message in last_told(ran) for block in message.content]
+        blocks = [block for message in last_messages(ran) for block in message.content]
         assert sum(isinstance(block, Reasoning) for block in blocks) == told
 
 
@@ -305,8 +305,8 @@ async def another_model_may_write_them() -> None:
         context=context(400, summaries={"model": "cheap/model"}),
         make_model=lambda name: {"cheap/model": writer}[name],
     )
-    asked = {called.purpose: called.model for called in ran.all(events.ModelCalled)}
-    assert asked == {"step": "scripted/model", "compaction": "cheap/model"}
+    models_called = {called.purpose: called.model for called in ran.all(events.ModelCalled)}
+    assert models_called == {"step": "scripted/model", "compaction": "cheap/model"}
     assert ran.all(events.Compacted)
 
 
@@ -349,7 +349,7 @@ async def so_many_calls_before_the_end_of_a_chapter_stay() -> None:
         rules = context(4000, checkpoints={"offered": True, "keep_calls": keep})
         close = Turn(calls=(Call("close_chapter", {"summary": "counted"}),), usage=UNCOUNTED)
         ran = await run([*steps(5), close, "done"], tools=[count, ChapterTool(50)], context=rules)
-        assert sum(len(message.calls) for message in last_told(ran)) == keep + 1
+        assert sum(len(message.calls) for message in last_messages(ran)) == keep + 1
 
 
 # --- reminders --------------------------------------------------------------------------------------
@@ -360,7 +360,7 @@ def reminded(ran: Ran) -> list[list[str]]:
 
 
 @of("reminders.repetition")
-async def somebody_who_repeats_himself_is_told_so() -> None:
+async def a_repeated_call_causes_a_reminder() -> None:
     for wanted in (True, False):
         rules = context(4000, reminders={"repetition": wanted})
         ran = await run([*[Call("count")] * REMIND_AT, "done"], tools=[count], context=rules)
@@ -369,17 +369,17 @@ async def somebody_who_repeats_himself_is_told_so() -> None:
 
 @of("reminders.last_steps")
 async def the_end_of_a_run_is_announced() -> None:
-    for last, said in ((0, 0), (1, 1), (3, 3)):
+    for last, texts in ((0, 0), (1, 1), (3, 3)):
         rules = context(4000, reminders={"last_steps": last})
         ran = await run(steps(4, "done"), tools=[count], context=rules, limits=Limits(steps=5))
-        assert sum(names == ["last_steps"] for names in reminded(ran)) == said
+        assert sum(names == ["last_steps"] for names in reminded(ran)) == texts
 
 
 @of("reminders.todo_every")
 async def an_open_list_is_shown_again() -> None:
-    for every, said in ((0, []), (2, [2, 4]), (3, [3])):
+    for every, texts in ((0, []), (2, [2, 4]), (3, [3])):
         rules = context(4000, reminders={"todo_every": every})
         script = [Call("todo", {"items": [{"text": "sow thyme"}]}), *steps(3, "done")]
         ran = await run(script, tools=[count, todo], context=rules)
-        assert [number for number, names in enumerate(reminded(ran), 1) if "todo" in names] == said
-        assert all("sow thyme" in ran.model.requests[number - 1].tail[-1].text for number in said)
+        assert [number for number, names in enumerate(reminded(ran), 1) if "todo" in names] == texts
+        assert all("sow thyme" in ran.model.requests[number - 1].tail[-1].text for number in texts)

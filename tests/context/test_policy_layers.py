@@ -128,8 +128,8 @@ async def test_messages_dropped_by_one_runs_rules_return_in_the_next() -> None:
         await agent.run("one")
         await agent.run("two", context={"tool_history": {"results": "dropped", "keep_runs": 0}})
         await agent.run("three")
-    told = [[message.role for message in request.transcript] for request in model.requests]
-    assert "tool" not in told[2] and "tool" in told[3]
+    roles = [[message.role for message in request.transcript] for request in model.requests]
+    assert "tool" not in roles[2] and "tool" in roles[3]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A session's context: what is told in each step, compaction, fences, reminders, the trace."""
+"""A session's context: messages, compaction, context providers, reminders and the trace."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def context(window: int = 400, **policy: Any) -> ContextBuilder:
 
 
 UNCOUNTED = Usage(source="unknown")
-"""Of a vendor that says nothing about tokens: what is told is counted here."""
+"""Token counts for a vendor that does not report usage."""
 
 
 def steps(number: int, *rest: Any) -> list[Any]:
@@ -76,7 +76,7 @@ def compacting(script: list[Any]) -> ScriptedModel:
     return ScriptedModel([answer] * 500)
 
 
-def told(ran: Ran, number: int) -> list[str]:
+def context_of(ran: Ran, number: int) -> list[str]:
     return [message.text or str(len(message.content)) for message in ran.model.requests[number].transcript]
 
 
@@ -113,9 +113,13 @@ async def test_what_fences_take_is_no_room_either_when_it_is_time_to_compact() -
 
 async def test_a_summary_builds_on_the_one_before() -> None:
     ran = await run(compacting(steps(30, "done")), tools=[count], context=context())
-    asked = [one.transcript[0].text for one in ran.model.requests if "You write a summary" in one.system]
-    assert len(asked) > 2
-    assert "<earlier-summary>" not in asked[0] and all("<earlier-summary>" in one for one in asked[1:])
+    prompts_sent = [
+        one.transcript[0].text for one in ran.model.requests if "You write a summary" in one.system
+    ]
+    assert len(prompts_sent) > 2
+    assert "<earlier-summary>" not in prompts_sent[0] and all(
+        "<earlier-summary>" in one for one in prompts_sent[1:]
+    )
 
 
 async def test_an_overflow_that_the_vendor_reports_is_tried_once_more_after_a_compaction() -> None:
@@ -226,7 +230,7 @@ async def test_dropped_calls_lose_their_results_and_the_text_stays() -> None:
     ran = await started(script, tools=[count], context=context(4000, tool_history=rules))
     for prompt in ("one", "two"):
         await ran.session.prompt(as_content(prompt))
-    assert told(ran, -1) == ["one", "I look.", "a", "two"]
+    assert context_of(ran, -1) == ["one", "I look.", "a", "two"]
 
 
 async def test_reasoning_of_older_answers_is_stripped() -> None:
@@ -471,6 +475,6 @@ async def test_steering_messages_are_required_like_the_prompt() -> None:
         rules = {"summaries": {"automatic": False}, "must_keep": {"last_prompt": keep}}
         script = [*steps(2), Turn(calls=(Call("hear"),), usage=UNCOUNTED), *steps(20, "done")]
         ran = await run(script, tools=[count, hear], context=context(**rules), store=store)
-        said = [message.text for message in ran.model.requests[-1].transcript]
-        assert ran.status == "completed" and said[0].startswith("[")
-        assert ("sow sage in rows" in said) is ("go" in said) is keep
+        texts = [message.text for message in ran.model.requests[-1].transcript]
+        assert ran.status == "completed" and texts[0].startswith("[")
+        assert ("sow sage in rows" in texts) is ("go" in texts) is keep

@@ -1,4 +1,4 @@
-"""Skills: where they are, what makes one, whom they are told to."""
+"""Skills: where they are found, which files are valid, and what the model gets."""
 
 from __future__ import annotations
 
@@ -89,10 +89,10 @@ def test_the_nearest_wins_and_the_project_before_the_user(root: Path, own: Path,
         for place in places[first:]:
             write(place, f"skill-{first}")
     write(tmp_path / ".agents/skills", "above")
-    found = find(cwd, own, shared, root=root).found
+    skills_found = find(cwd, own, shared, root=root).found
     expected = {f"skill-{n}": str(place / f"skill-{n}" / "SKILL.md") for n, place in enumerate(places)}
-    assert {name: skill.source for name, skill in found.items()} == expected
-    assert [skill.scope for skill in found.values()] == ["project"] * 4 + ["user"] * 2
+    assert {name: skill.source for name, skill in skills_found.items()} == expected
+    assert [skill.scope for skill in skills_found.values()] == ["project"] * 4 + ["user"] * 2
 
 
 def test_the_users_own_folder_is_not_the_projects_even_inside_of_it(root: Path) -> None:
@@ -279,8 +279,8 @@ async def test_a_projects_skill_changed_after_discovery_is_refused(root: Path, o
     for path in (theirs, mine):
         path.write_text(path.read_text() + "And more.")
     tool = SkillTool(skills.for_model)
-    told = await tool.run(tool.validate({"name": "mine"}), FakeToolContext(cwd=root))
-    assert "And more." in text_of(told.content)
+    result = await tool.run(tool.validate({"name": "mine"}), FakeToolContext(cwd=root))
+    assert "And more." in text_of(result.content)
     with pytest.raises(ToolFailed, match="has changed: the user must review it and run `ostler trust` again"):
         await tool.run(tool.validate({"name": "theirs"}), FakeToolContext(cwd=root))
     mine.unlink()

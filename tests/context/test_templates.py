@@ -1,4 +1,4 @@
-"""Prompt templates: what is put in where, what stays, and what is refused."""
+"""Prompt templates: placeholders, conditions, and errors."""
 
 from __future__ import annotations
 
@@ -339,9 +339,13 @@ def test_the_nearest_file_wins(tmp_path: Path) -> None:
     write(tmp_path / "p/sub/.agents/prompts/c.md", "near c")
     write(tmp_path / "p/.ostler/prompts/c.md", "root c")
     write(tmp_path / ".ostler/prompts/d.md", "above the project")
-    found = find(tmp_path).found
-    assert {name: one.body for name, one in found.items()} == {"a": "root a", "b": "own b", "c": "near c"}
-    assert (found["a"].scope, found["b"].scope) == ("project", "user")
+    files_found = find(tmp_path).found
+    assert {name: one.body for name, one in files_found.items()} == {
+        "a": "root a",
+        "b": "own b",
+        "c": "near c",
+    }
+    assert (files_found["a"].scope, files_found["b"].scope) == ("project", "user")
 
 
 def test_front_matter_declares_a_templates_parameters(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the estimate promises: see `Tokenizer`."""
+"""The contract of the estimate; see `Tokenizer`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tokenizer that the host brings: it alone counts, and it is asked with the name of the model."""
+"""A tokenizer of the host is the only one used, and gets the model's name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever the history and the policy: within the room or a reason, no call parted from its result."""
+"""For any history and policy, the plan fits or reports why, and keeps calls with their results."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def histories(draw: st.DrawFn) -> tuple[list[Message], list[int], set[int], set[
             for _ in range(draw(st.integers(1, 2))):
                 call += 1
                 calls.append(ToolCall(f"c{call}", draw(st.sampled_from(["read", "bash"])), "{}"))
-            said: list[Any] = [Text("look")] if draw(st.booleans()) else []
+            steering: list[Any] = [Text("look")] if draw(st.booleans()) else []
             thought: list[Any] = [Reasoning("hm " * 5)] if draw(st.booleans()) else []
-            messages.append(Message("assistant", (*thought, *said, *calls)))
+            messages.append(Message("assistant", (*thought, *steering, *calls)))
             results = [
                 ToolResult(one.id, one.name, (Text("word " * draw(st.integers(0, 60))),)) for one in calls
             ]
@@ -78,16 +78,16 @@ def test_a_plan_fits_or_contains_only_required_messages(
 ) -> None:
     messages, sources, prompts, steers = history
     counts = [words(message) for message in messages]
-    told = Conversation(messages, sources, counts, prompts, words, steers)
-    planned = plan(told, policy, room)
+    conversation = Conversation(messages, sources, counts, prompts, words, steers)
+    planned = plan(conversation, policy, room)
     assert calls_of(planned.messages) == results_of(planned.messages)
     assert planned.counts == [words(message) for message in planned.messages]
     assert len(planned.messages) == len(planned.sources)
     starts = [place for place, source in enumerate(sources) if source in prompts]
     if policy.must_keep.last_prompt:
         assert messages[starts[-1]] in planned.messages
-        said = [messages[seq - 1] for seq in steers if seq > sources[starts[-1]]]
-        assert all(one in planned.messages for one in said)
+        steering = [messages[seq - 1] for seq in steers if seq > sources[starts[-1]]]
+        assert all(one in planned.messages for one in steering)
     if policy.must_keep.first_prompt:
         assert messages[starts[0]] in planned.messages
     for tool in policy.must_keep.tools:
@@ -99,7 +99,7 @@ def test_a_plan_fits_or_contains_only_required_messages(
         rules = [one.rule for one in required_entries(left, policy)]
         assert "newest" not in rules[:-1]
         assert sum(one.tokens for one in required_entries(left, policy)) == sum(planned.counts)
-    assert plan(told, policy, room) == planned
+    assert plan(conversation, policy, room) == planned
     for one in planned.decisions:
         assert one.after < one.before
 
@@ -109,16 +109,18 @@ def test_a_plan_fits_or_contains_only_required_messages(
 def test_the_window_is_the_same_in_one_call_or_many(history: Any, policy: ContextPolicy, room: int) -> None:
     messages, sources, prompts, _ = history
     grown, tally, window = Transcript(), Tally(words), Window(policy, words)
-    shown = None
+    visible = None
     for place, message in enumerate(messages):
         if message.role == "assistant":  # the model was asked here
-            shown = window.show(_told(grown, sources[:place], prompts, tally), grown, room, ())
+            visible = window.show(conversation_of(grown, sources[:place], prompts, tally), grown, room, ())
         grown.append(message)
-    shown = window.show(_told(grown, sources, prompts, tally), grown, room, ())
+    visible = window.show(conversation_of(grown, sources, prompts, tally), grown, room, ())
     whole = Transcript(messages)
-    at_once = Window(policy, words).show(_told(whole, sources, prompts, Tally(words)), whole, room, ())
-    assert list(shown.transcript) == list(at_once.transcript)
-    assert (shown.tokens, shown.decisions) == (at_once.tokens, at_once.decisions)
+    at_once = Window(policy, words).show(
+        conversation_of(whole, sources, prompts, Tally(words)), whole, room, ()
+    )
+    assert list(visible.transcript) == list(at_once.transcript)
+    assert (visible.tokens, visible.decisions) == (at_once.tokens, at_once.decisions)
 
 
 @settings(max_examples=60)
@@ -129,14 +131,16 @@ def test_the_prefix_stays_unless_the_window_reports_a_change(history: Any, room:
     before: list[Message] = []
     for place, message in enumerate(messages):
         if message.role == "assistant":
-            shown = window.show(_told(grown, sources[:place], prompts, tally), grown, room, ())
-            now = list(shown.transcript)
-            assert shown.changed or now[: len(before)] == before
+            visible = window.show(conversation_of(grown, sources[:place], prompts, tally), grown, room, ())
+            now = list(visible.transcript)
+            assert visible.changed or now[: len(before)] == before
             before = now
         grown.append(message)
 
 
-def _told(transcript: Transcript, sources: list[int], prompts: set[int], tally: Tally) -> Conversation:
+def conversation_of(
+    transcript: Transcript, sources: list[int], prompts: set[int], tally: Tally
+) -> Conversation:
     tally.take(transcript)
     return Conversation(transcript.messages, sources, tally.counts, prompts & set(sources), words)
 

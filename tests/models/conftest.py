@@ -1,4 +1,4 @@
-"""Fixtures of the tests of transports."""
+"""Fixtures for the tests of the transports."""
 
 from __future__ import annotations
 

@@ -80,8 +80,8 @@ def test_a_price_of_zero_is_only_that_of_what_is_called_free() -> None:
     for model in BUNDLED:
         prices = [model.prices, *model.later_prices] if model.prices else []
         rates = [rate for one in prices for rate in (one, *one.tiers, *one.hours)]
-        known = [getattr(rate, kind) for rate in rates for kind in Rates.__struct_fields__]
-        assert 0 not in known or (model.name.endswith(":free") and model.prices == FREE)
+        bundled = [getattr(rate, kind) for rate in rates for kind in Rates.__struct_fields__]
+        assert 0 not in bundled or (model.name.endswith(":free") and model.prices == FREE)
 
 
 def test_every_alias_leads_to_a_model_that_an_agent_can_use() -> None:
@@ -136,14 +136,14 @@ def test_a_lookup_finds_what_the_list_has_and_decodes_nothing_else(
 
 
 def test_every_bundled_model_is_found_by_its_name() -> None:
-    known = Catalogue()
-    assert [known.lookup(model.name) for model in BUNDLED] == BUNDLED
+    bundled = Catalogue()
+    assert [bundled.lookup(model.name) for model in BUNDLED] == BUNDLED
 
 
 def test_an_alias_is_looked_up_as_the_model_it_stands_for() -> None:
-    known = Catalogue()
-    assert known.lookup("sonnet") == known.lookup(known.aliases["sonnet"])
-    assert known.lookup("sonnet").name.startswith("anthropic/claude-sonnet-")
+    bundled = Catalogue()
+    assert bundled.lookup("sonnet") == bundled.lookup(bundled.aliases["sonnet"])
+    assert bundled.lookup("sonnet").name.startswith("anthropic/claude-sonnet-")
 
 
 @given(st.text(max_size=30))
@@ -173,9 +173,9 @@ def test_a_model_without_a_known_window_has_an_assumption(bundle: Bundle) -> Non
 
 @pytest.mark.parametrize("day", ["-20261001", "-2026-10-01"])
 def test_a_dated_snapshot_is_found_by_its_model(day: str) -> None:
-    known = Catalogue().lookup("anthropic/claude-sonnet-5-5")
+    bundled = Catalogue().lookup("anthropic/claude-sonnet-5-5")
     snapshot = Catalogue().lookup(f"anthropic/claude-sonnet-5-5{day}")
-    assert snapshot == msgspec.structs.replace(known, name=f"anthropic/claude-sonnet-5-5{day}")
+    assert snapshot == msgspec.structs.replace(bundled, name=f"anthropic/claude-sonnet-5-5{day}")
 
 
 @pytest.mark.parametrize("other", ["-20261", "-99999999", "-2026-10", "-fast", "20261001", ":free"])
@@ -188,14 +188,14 @@ def test_announced_prices_hold_from_their_day_on(bundle: Bundle) -> None:
         {"since": "2026-12-01", "input": 2.0, "output": 4.0},
         {"since": "2027-01-01", "input": 3.0, "output": 6.0},
     ]
-    known = bundle({"name": "google/g", "prices": {"input": 1.0, "output": 2.0}, "later_prices": later})
+    bundled = bundle({"name": "google/g", "prices": {"input": 1.0, "output": 2.0}, "later_prices": later})
     seen = {
-        day: known.lookup("google/g", today=day)
+        day: bundled.lookup("google/g", today=day)
         for day in ("2026-11-30", "2026-12-01", "2026-12-31", "2028-01-01")
     }
     assert [info.prices and info.prices.input for info in seen.values()] == [1.0, 2.0, 2.0, 3.0]
     assert [len(info.later_prices) for info in seen.values()] == [2, 1, 1, 0]
-    assert [next(known.models(today=day)) for day in seen] == list(seen.values())
+    assert [next(bundled.models(today=day)) for day in seen] == list(seen.values())
 
 
 # --- what a user says
@@ -218,18 +218,18 @@ def test_a_users_prices_are_the_prices_from_then_on(bundle: Bundle) -> None:
 def test_a_user_adds_models_and_aliases(bundle: Bundle) -> None:
     bundle({"name": "xai/b", "context_window": 9000}, b="xai/b")
     mine = {"ollama/qwen": {"context_window": 32768, "input": ["text", "image"]}}
-    known = Catalogue(mine, {"local": "ollama/qwen", "fast": "b", "b2": "b"})
-    assert [model.name for model in known.models()] == ["ollama/qwen", "xai/b"]
-    info = known.lookup("local")
+    bundled = Catalogue(mine, {"local": "ollama/qwen", "fast": "b", "b2": "b"})
+    assert [model.name for model in bundled.models()] == ["ollama/qwen", "xai/b"]
+    info = bundled.lookup("local")
     assert (info.name, info.known, info.context_limit, info.assumptions) == ("ollama/qwen", True, 32768, "")
-    assert known.resolve("fast") == "xai/b" and known.resolve("nobody") == "nobody"
+    assert bundled.resolve("fast") == "xai/b" and bundled.resolve("nobody") == "nobody"
     assert Catalogue(aliases={"b": "ollama/qwen"}).resolve("b") == "ollama/qwen"
 
 
 def test_an_alias_may_stand_for_another(bundle: Bundle) -> None:
     bundle(newest="openai/gpt-6")
-    known = Catalogue(aliases={"a": "b", "b": " c ", "c": "ollama/x", "mine": "newest"})
-    assert [known.resolve(name) for name in ("a", "b", "mine", "d")] == [
+    bundled = Catalogue(aliases={"a": "b", "b": " c ", "c": "ollama/x", "mine": "newest"})
+    assert [bundled.resolve(name) for name in ("a", "b", "mine", "d")] == [
         "ollama/x",
         "ollama/x",
         "openai/gpt-6",

@@ -1,4 +1,4 @@
-"""How `make catalogue` distils what its two sources say, on small samples of their shapes."""
+"""How `make catalogue` merges its two sources, on small samples of their formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where keys are looked for, in which order, and what is done to keep them unseen."""
+"""Where keys are searched, in which order, and how they are redacted."""
 
 from __future__ import annotations
 

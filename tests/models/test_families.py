@@ -1,4 +1,4 @@
-"""A model is asked for the nearest level of reasoning that it has, and the person is told of a difference."""
+"""A model gets the nearest reasoning level that it supports, and a different level is reported."""
 
 from __future__ import annotations
 
@@ -129,12 +129,12 @@ def test_a_model_whose_reasoning_cannot_be_turned_off_is_reported() -> None:
     catalogue = Catalogue({"lmstudio/mine": {"reasoning": True}, "azure/mine": {"reasoning": True}})
     for name in ("lmstudio/mine", "azure/mine"):
         model = model_of(name, base_url="http://127.0.0.1:1/v1", catalogue=catalogue)
-        told = f"it is not known how to turn reasoning off for {name}; it stays on"
-        assert model.warnings(request_of(reasoning="off")) == [told]
+        warning = f"it is not known how to turn reasoning off for {name}; it stays on"
+        assert model.warnings(request_of(reasoning="off")) == [warning]
 
 
 @pytest.mark.parametrize(
-    ("name", "level", "told"),
+    ("name", "level", "warning"),
     [
         ("deepseek/deepseek-v4-pro", None, True),
         ("deepseek/deepseek-v4-pro", "high", True),
@@ -145,10 +145,12 @@ def test_a_model_whose_reasoning_cannot_be_turned_off_is_reported() -> None:
         ("openai/gpt-6.1-sol", "high", False),
     ],
 )
-def test_a_tool_choice_that_disables_reasoning_is_reported(name: str, level: str | None, told: bool) -> None:
+def test_a_tool_choice_that_disables_reasoning_is_reported(
+    name: str, level: str | None, warning: bool
+) -> None:
     request = request_of(tools=(READ,), tool_choice="read", reasoning=level)
     sentence = f"{name} cannot reason when it must call a tool; reasoning is turned off"
-    assert model_of(name).warnings(request) == ([sentence] if told else [])
+    assert model_of(name).warnings(request) == ([sentence] if warning else [])
     assert sentence not in model_of(name).warnings(request_of(tools=(READ,), reasoning=level))
 
 
@@ -156,16 +158,16 @@ def test_an_output_limit_raised_for_reasoning_is_reported() -> None:
     model = model_of("anthropic/claude-sonnet-4-5")
     request = request_of(reasoning="low", max_output_tokens=1000)
     assert json.loads(model.body(request))["max_tokens"] == 6144
-    told = "anthropic/claude-sonnet-4-5 needs room to reason; the output limit is 6,144 tokens"
-    assert model.warnings(request) == [told]
+    warning = "anthropic/claude-sonnet-4-5 needs room to reason; the output limit is 6,144 tokens"
+    assert model.warnings(request) == [warning]
     assert model.warnings(request_of(reasoning="low", max_output_tokens=9000)) == []
     assert model.warnings(request_of(reasoning="low")) == []
 
 
 def test_a_tool_choice_weakened_to_any_tool_is_reported() -> None:
     request = request_of(tools=(READ,), tool_choice="read")
-    told = "lmstudio/mine cannot be made to call read; it must call any tool instead"
-    assert model_of("lmstudio/mine").warnings(request) == [told]
+    warning = "lmstudio/mine cannot be made to call read; it must call any tool instead"
+    assert model_of("lmstudio/mine").warnings(request) == [warning]
     assert model_of("lmstudio/mine").warnings(request_of(tools=(READ,), tool_choice="required")) == []
     assert model_of("vllm/mine").warnings(request) == []
 

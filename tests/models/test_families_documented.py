@@ -1,4 +1,4 @@
-"""The table of levels in the documentation is what is sent."""
+"""The requests match the table of levels in the documentation."""
 
 from __future__ import annotations
 

@@ -167,11 +167,11 @@ async def test_loading_yields_empty_batches_survives_its_request_and_ends_with_t
 async def test_a_server_that_died_between_two_requests_is_started_again(file: Path, install: Install) -> None:
     install(SERVES)
     model = model_of(file)
-    said = [(await answer_of(model, request_of())).done.content for _ in range(2)]
+    contents = [(await answer_of(model, request_of())).done.content for _ in range(2)]
     os.kill(pid_of(file), signal.SIGKILL)
     await asyncio.to_thread(os.waitid, os.P_PID, pid_of(file), os.WEXITED | os.WNOWAIT)
-    said.append((await answer_of(model, request_of())).done.content)
-    assert said == [(Text("one"),), (Text("two"),), (Text("one"),)]
+    contents.append((await answer_of(model, request_of())).done.content)
+    assert contents == [(Text("one"),), (Text("two"),), (Text("one"),)]
     await model.aclose()
     assert not start_time(pid_of(file))
 

@@ -1,4 +1,4 @@
-"""What the direct transport does beyond what every transport promises, and when it is chosen."""
+"""What the direct transport does beyond the contract of all transports, and when it is used."""
 
 from __future__ import annotations
 
@@ -224,10 +224,10 @@ async def test_the_next_address_is_tried_when_one_refuses(monkeypatch: pytest.Mo
             nobody = listener.getsockname()[1]
         addresses = [(http_client.socket.AF_INET, ("127.0.0.1", place)) for place in (nobody, nobody, port)]
 
-        async def found(host: str, port: int) -> list[http_client.Address]:
+        async def addresses_found(host: str, port: int) -> list[http_client.Address]:
             return addresses
 
-        monkeypatch.setattr(http_client, "_addresses", found)
+        monkeypatch.setattr(http_client, "_addresses", addresses_found)
         with await http_client.open_socket("x", 1) as connected:
             assert connected.getpeername() == ("127.0.0.1", port)
         del addresses[2]
@@ -273,8 +273,8 @@ async def test_a_slow_address_does_not_hold_up_the_next(monkeypatch: pytest.Monk
 
 
 async def test_address_families_take_turns() -> None:
-    found: list[Any] = [(6, "a"), (6, "b"), (6, "c"), (4, "d"), (4, "e")]
-    assert [place for _, place in http_client._in_turns(found)] == ["a", "d", "b", "e", "c"]
+    addresses_found: list[Any] = [(6, "a"), (6, "b"), (6, "c"), (4, "d"), (4, "e")]
+    assert [place for _, place in http_client._in_turns(addresses_found)] == ["a", "d", "b", "e", "c"]
 
 
 class Wire:

@@ -1,4 +1,4 @@
-"""What a user says about a model changes what it is sent, on every wire."""
+"""A user's overrides of a model change its requests, on every wire."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def reasoning_in(body: dict[str, Any]) -> Any:
     """All that a body says about reasoning."""
     generation = body.get("generationConfig", {})
     words = ("reasoning_effort", "reasoning", "include", "thinking", "output_config")
-    found = {field: body[field] for field in words if field in body}
-    return found | (
+    sent_fields = {field: body[field] for field in words if field in body}
+    return sent_fields | (
         {"thinkingConfig": generation["thinkingConfig"]} if "thinkingConfig" in generation else {}
     )
 
@@ -51,8 +51,8 @@ def test_a_model_that_does_not_reason_gets_no_reasoning_fields(wire: Wire) -> No
     model = model_of(wire, reasoning=False)
     for level in (None, "off", "low", "high"):
         assert reasoning_in(body_of(model, reasoning=level)) == {}
-    told = f"{model.name} does not support reasoning levels; none is sent"
-    assert model.warnings(request_of(reasoning="high")) == [told]
+    warning = f"{model.name} does not support reasoning levels; none is sent"
+    assert model.warnings(request_of(reasoning="high")) == [warning]
     assert model.warnings(request_of(reasoning="off")) == []
 
 
@@ -74,25 +74,25 @@ LOWEST: dict[Wire, Any] = {
 def test_only_listed_levels_are_sent_to_a_model(wire: Wire) -> None:
     model = model_of(wire, reasoning_levels=["off", "low"])
     assert reasoning_in(body_of(model, reasoning="high")) == LOWEST[wire]
-    told = f"{model.name} cannot reason at the level high; the level is low"
-    assert model.warnings(request_of(reasoning="high")) == [told]
+    warning = f"{model.name} cannot reason at the level high; the level is low"
+    assert model.warnings(request_of(reasoning="high")) == [warning]
 
 
 def test_a_model_that_lists_only_off_gets_off() -> None:
     model = model_of("anthropic", reasoning_levels=["off"])
     assert body_of(model, reasoning="high")["thinking"] == {"type": "disabled"}
-    told = f"{model.name} cannot reason at the level high; reasoning is turned off"
-    assert model.warnings(request_of(reasoning="high")) == [told]
+    warning = f"{model.name} cannot reason at the level high; reasoning is turned off"
+    assert model.warnings(request_of(reasoning="high")) == [warning]
 
 
 @every_wire
 def test_a_model_without_tool_support_gets_no_tools(wire: Wire) -> None:
-    asked: dict[str, Any] = {"tools": (READ,), "tool_choice": "required"}
+    options: dict[str, Any] = {"tools": (READ,), "tool_choice": "required"}
     offered = {"tools", "tool_choice", "toolConfig", "parallel_tool_calls"}
-    assert body_of(model_of(wire), **asked).keys() & offered >= {"tools"}
+    assert body_of(model_of(wire), **options).keys() & offered >= {"tools"}
     model = model_of(wire, tools=False)
-    assert not body_of(model, **asked).keys() & offered
-    assert model.warnings(request_of(**asked)) == [f"{model.name} does not support tools; none are sent"]
+    assert not body_of(model, **options).keys() & offered
+    assert model.warnings(request_of(**options)) == [f"{model.name} does not support tools; none are sent"]
     assert model.warnings(request_of()) == []
 
 
@@ -253,9 +253,9 @@ def test_a_provider_like_another_has_its_models() -> None:
 
 def test_the_users_fields_override_the_like_provider() -> None:
     catalogue = Catalogue({"proxy/claude-opus-5": {"tools": False}, "openai/mine": {"context_window": 7}})
-    known = catalogue.lookup("anthropic/claude-opus-5")
+    info = catalogue.lookup("anthropic/claude-opus-5")
     like = catalogue.lookup("proxy/claude-opus-5", like="anthropic")
-    assert (like.name, like.tools, like.prices) == ("proxy/claude-opus-5", False, known.prices)
+    assert (like.name, like.tools, like.prices) == ("proxy/claude-opus-5", False, info.prices)
     assert catalogue.lookup("azure/mine", like="openai").context_window == 7
     assert not catalogue.lookup("azure/unheard-of", like="openai").known
     assert catalogue.lookup("azure/gpt-5.1", like="anthropic").known, "its own entry goes first"

@@ -1,4 +1,4 @@
-"""One request as each provider is sent it: a table of all that differs."""
+"""One request in the format of each provider: a table of the differences."""
 
 from __future__ import annotations
 
@@ -118,8 +118,8 @@ USUAL = {"model", "stream", "stream_options", "messages", "tools", "tool_choice"
 
 def body_of(name: str, wire: Wire | None = None, **fields: Any) -> dict[str, Any]:
     model: Any = load_model(name, api_key=KEY, environment={}, wire=wire)
-    asked = {"tools": (READ,), "tool_choice": "read", "max_output_tokens": 50}
-    body: dict[str, Any] = json.loads(model.body(request_of(*MESSAGES, **asked | fields)))
+    options = {"tools": (READ,), "tool_choice": "read", "max_output_tokens": 50}
+    body: dict[str, Any] = json.loads(model.body(request_of(*MESSAGES, **options | fields)))
     return body
 
 
@@ -132,9 +132,9 @@ def test_each_chat_provider_gets_its_dialect(name: str) -> None:
         assert rest == {expected.limit: 50, **fields}, level
         assert body.get("tool_choice") == expected.choice
         assert ("stream_options" in body) == (not name.startswith("mistral/"))
-        asked, called, result, _ = body["messages"]
-        shown = ("image", "UElY"), ("pdf", "UERG")
-        assert " ".join(what for what, data in shown if data in json.dumps(asked)) == expected.seen
+        options, called, result, _ = body["messages"]
+        media = ("image", "UElY"), ("pdf", "UERG")
+        assert " ".join(what for what, data in media if data in json.dumps(options)) == expected.seen
         assert (called["tool_calls"][0]["id"] == LONG_ID) == expected.long_ids
         assert result["tool_call_id"] == called["tool_calls"][0]["id"]
 

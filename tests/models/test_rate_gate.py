@@ -112,8 +112,8 @@ async def test_a_waiting_request_reports_the_wait_once() -> None:
         gate_of(vendor.chat_url.partition("//")[2].partition("/")[0], KEY).refused(1.3)
         answers = [await answer_of(model, request_of()) for _ in range(2)]
         await model.aclose()
-    told = [[event.text for event in one.events if isinstance(event, Warned)] for one in answers]
-    (waits,), nothing = told
+    warnings = [[event.text for event in one.events if isinstance(event, Warned)] for one in answers]
+    (waits,), nothing = warnings
     assert re.fullmatch(r"openai has reached its rate limit: waiting for [12] s", waits)
     assert nothing == []
     assert isinstance(answers[0].events[0], Warned)

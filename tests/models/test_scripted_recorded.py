@@ -1,4 +1,4 @@
-"""The recorded model gives again what a log says that a model gave."""
+"""The recorded model replays the answers of a log."""
 
 from __future__ import annotations
 

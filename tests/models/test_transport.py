@@ -1,4 +1,4 @@
-"""What every transport promises, tried on both."""
+"""The contract of both transports."""
 
 from __future__ import annotations
 

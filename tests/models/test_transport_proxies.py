@@ -1,4 +1,4 @@
-"""What is said when a proxy is in the way. It is named by its host, and never with its password."""
+"""Errors of proxies, which name the proxy's host and never its password."""
 
 from __future__ import annotations
 
@@ -105,9 +105,9 @@ async def test_a_proxy_login_error_differs_from_a_vendor_error(monkeypatch: pyte
         monkeypatch.setenv("HTTPS_PROXY", proxy.url.replace("//", f"//{LOGIN}@"))
         error = await refusal(HTTPS)
     plain = error_of_status("acme", 407, {}, b"who are you?", ())
-    for told, host, variable in ((error, "vendor.invalid", "HTTPS_PROXY"), (plain, "acme", "HTTP_PROXY")):
-        assert isinstance(told, InvalidRequest) and told.status == 407
-        assert told.message == (
+    for failure, host, variable in ((error, "vendor.invalid", "HTTPS_PROXY"), (plain, "acme", "HTTP_PROXY")):
+        assert isinstance(failure, InvalidRequest) and failure.status == 407
+        assert failure.message == (
             f"the proxy for {host} needs a valid login: write {variable} as http://USER:PASSWORD@HOST:PORT"
         )
 

@@ -254,10 +254,10 @@ async def test_a_plain_server_behind_an_https_address_is_a_failure() -> None:
 @every_wire
 @pytest.mark.parametrize("place", ["status", "stream", "header"])
 async def test_the_key_is_in_no_failure(wire: Wire, place: str) -> None:
-    told = f"bad key {KEY} was given"
+    error_text = f"bad key {KEY} was given"
     answers = {
-        "status": Refusal(401, told, code=KEY),
-        "stream": turn(say(*"abc"), trouble=Trouble("error", 2, code=KEY, message=told)),
+        "status": Refusal(401, error_text, code=KEY),
+        "stream": turn(say(*"abc"), trouble=Trouble("error", 2, code=KEY, message=error_text)),
         "header": Refusal(400, "extra-secret-value came too"),
     }
     settings = ModelProfile(headers={"X-Team": "extra-secret-value"})
@@ -267,9 +267,9 @@ async def test_the_key_is_in_no_failure(wire: Wire, place: str) -> None:
         answer = await answer_of(model, request_of())
         await model.aclose()
         assert vendor.requests[0].headers["x-team"] == "extra-secret-value"
-    shown = repr(answer.failure)
+    rendered = repr(answer.failure)
     for secret in (KEY[:7], "extra-secret-value", "password-in-url"):
-        assert secret not in shown
+        assert secret not in rendered
 
 
 async def test_a_key_at_the_body_limit_is_redacted() -> None:

@@ -1,4 +1,4 @@
-"""Permission in a session: the guard, its questions, and what is remembered of the answers."""
+"""Permission in a session: the hook, its questions, and remembered answers."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def push(times: int = 1) -> ScriptedModel:
 def answering(*answers: Any) -> Callable[[QuestionAsked], Awaitable[Any]]:
     left = list(answers)
 
-    async def ask(asked: QuestionAsked) -> Any:
+    async def ask(run_with_answers: QuestionAsked) -> Any:
         return left.pop(0)
 
     return ask
 
 
-async def asked(project: Path, *answers: Any, times: int = 1, **options: Any) -> Ran:
+async def run_with_answers(project: Path, *answers: Any, times: int = 1, **options: Any) -> Ran:
     return await run(
         push(times),
         tools=[pretend_bash],
@@ -75,7 +75,7 @@ async def asked(project: Path, *answers: Any, times: int = 1, **options: Any) ->
 
 
 async def test_a_question_lists_the_rules_of_each_scope(project: Path) -> None:
-    ran = await asked(project, "yes")
+    ran = await run_with_answers(project, "yes")
     (question,) = [one.question for one in ran.all(QuestionAsked)]
     assert question.text == "Allow bash: git push origin [session/project/user remembers bash(git push)]"
     assert question.choices == ("yes", "session", "project", "user", "no")
@@ -100,38 +100,38 @@ async def test_a_question_names_the_part_that_caused_it(project: Path) -> None:
 
 
 async def test_the_session_remembers_an_answer_and_does_not_ask_again(project: Path) -> None:
-    ran = await asked(project, "session", times=3)
+    ran = await run_with_answers(project, "session", times=3)
     assert len(ran.all(QuestionAsked)) == 1
     assert ran.results() == ["ran git push origin"] * 3
-    (kept,) = ran.all(PermissionRemembered)
-    assert kept == PermissionRemembered("bash(git push)", "allow", "session", ran.session.id)
+    (remembered,) = ran.all(PermissionRemembered)
+    assert remembered == PermissionRemembered("bash(git push)", "allow", "session", ran.session.id)
     assert ran.session.state.permissions == {"bash(git push)": "allow"}
     assert not permissions_file().exists()
-    again = await asked(project, "no")
+    again = await run_with_answers(project, "no")
     assert len(again.all(QuestionAsked)) == 1, "in another session it is asked again"
 
 
 async def test_the_project_remembers_in_its_own_folder_only(project: Path, tmp_path: Path) -> None:
-    ran = await asked(project, "project", times=2)
+    ran = await run_with_answers(project, "project", times=2)
     assert len(ran.all(QuestionAsked)) == 1
-    (kept,) = ran.all(PermissionRemembered)
-    assert (kept.scope, kept.where) == ("project", str(project))
+    (remembered,) = ran.all(PermissionRemembered)
+    assert (remembered.scope, remembered.where) == ("project", str(project))
     assert not ran.session.state.permissions
     below = project / "src"
     below.mkdir()
-    assert not (await asked(below)).all(QuestionAsked)
+    assert not (await run_with_answers(below)).all(QuestionAsked)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    assert (await asked(elsewhere, "no")).all(QuestionAsked)
+    assert (await run_with_answers(elsewhere, "no")).all(QuestionAsked)
 
 
 async def test_the_user_is_remembered_everywhere(project: Path, tmp_path: Path) -> None:
-    await asked(project, "user")
+    await run_with_answers(project, "user")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    assert not (await asked(elsewhere)).all(QuestionAsked)
+    assert not (await run_with_answers(elsewhere)).all(QuestionAsked)
     assert forget("bash(git push)", None)
-    assert (await asked(elsewhere, "no")).all(QuestionAsked)
+    assert (await run_with_answers(elsewhere, "no")).all(QuestionAsked)
 
 
 async def test_an_answer_that_was_not_offered_is_a_no(project: Path) -> None:
@@ -152,8 +152,8 @@ async def test_only_what_the_question_showed_is_remembered(project: Path) -> Non
     text = "Allow bash: a [user remembers bash(a)]"
     details = {"remember": {"user": ["bash(a)", "bash(b)"]}}
     question = QuestionAsked("q", Question(text, "permission", ("yes", "user", "no"), details=details))
-    kept = remember_answer(question, QuestionAnswered("q", "answered", "user"), "ses_1")
-    assert kept == [PermissionRemembered("bash(a)", "allow", "user")]
+    remembered = remember_answer(question, QuestionAnswered("q", "answered", "user"), "ses_1")
+    assert remembered == [PermissionRemembered("bash(a)", "allow", "user")]
     assert [one.rule for one in read_memory().user] == ["bash(a)"]
 
 
@@ -254,7 +254,7 @@ async def test_a_memory_that_cannot_be_written_is_reported_and_the_call_runs(
 async def test_a_damaged_memory_refuses(project: Path) -> None:
     remember("bash(a)", "allow", None)
     permissions_file().write_text("{")
-    ran = await asked(project, "yes")
+    ran = await run_with_answers(project, "yes")
     assert "refused because the guard 'permission' failed" in ran.results()[0]
     assert "permissions.json is damaged" in ran.results()[0]
     permissions_file().write_bytes(msgspec.json.encode({"user": [{"rule": "bash("}]}))

@@ -1,4 +1,4 @@
-"""What happens to a call: rules first, then the profile; a command part by part."""
+"""Verdicts on calls: by rules, then by the profile; a command part by part."""
 
 from __future__ import annotations
 
@@ -194,14 +194,16 @@ ls \x1b[2K
 
 def lines(text: str) -> list[str]:
     """The commands of a list; one with a here-document takes the lines up to EOF."""
-    found: list[str] = []
+    commands: list[str] = []
     for line in text.split("\n"):
-        is_inside = bool(found) and "<<EOF" in found[-1].replace("'", "") and not found[-1].endswith("\nEOF")
-        if is_inside or (found and found[-1].endswith("\\")):
-            found[-1] += f"\n{line}"
+        is_inside = (
+            bool(commands) and "<<EOF" in commands[-1].replace("'", "") and not commands[-1].endswith("\nEOF")
+        )
+        if is_inside or (commands and commands[-1].endswith("\\")):
+            commands[-1] += f"\n{line}"
         else:
-            found.append(line)
-    return found
+            commands.append(line)
+    return commands
 
 
 @pytest.mark.parametrize("command", lines(HARMLESS))
@@ -442,9 +444,9 @@ def test_the_network_is_judged_by_domain(here: Path) -> None:
 def test_a_refusal_names_the_rule_and_a_question_the_part(here: Path) -> None:
     refused = bash(here, "ls && git push origin", deny="bash(git push)")
     assert refused.reason == "the rule deny bash(git push) forbids this: git push origin; work without it"
-    asked = bash(here, "ls && make && ls")
-    assert [finding.part for finding in asked.findings] == ["make"]
-    assert not asked.is_whole
+    judgement = bash(here, "ls && make && ls")
+    assert [finding.part for finding in judgement.findings] == ["make"]
+    assert not judgement.is_whole
 
 
 @pytest.mark.parametrize(
@@ -474,10 +476,12 @@ def test_a_remembered_rule_prevents_the_same_question(
     real = str(here.resolve())
     assert list(offered["user"]) == ([one.format(here=real) for one in user] if user else session)
     for texts in offered.values():
-        kept = [parse_rule(text, "allow") for text in texts]
-        assert Judge("ask", kept, here).judge("bash", "execute", {"command": command}).verdict == "allow"
+        remembered = [parse_rule(text, "allow") for text in texts]
+        assert (
+            Judge("ask", remembered, here).judge("bash", "execute", {"command": command}).verdict == "allow"
+        )
         wider = {"command": f"{command}; rm other"}
-        assert Judge("ask", kept, here).judge("bash", "execute", wider).verdict == "ask"
+        assert Judge("ask", remembered, here).judge("bash", "execute", wider).verdict == "ask"
 
 
 def test_a_call_that_a_rule_asks_about_cannot_be_remembered(here: Path) -> None:

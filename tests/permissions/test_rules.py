@@ -1,4 +1,4 @@
-"""Which calls a rule is about."""
+"""Which calls a rule matches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A shell command is taken apart as bash would; where that is uncertain, it says so."""
+"""A shell command is parsed as bash would; uncertain parts are reported."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def ran_by_bash(text: str) -> tuple[list[tuple[str, ...]], set[str]]:
             timeout=20,
             check=False,
         )
-        told = Path(out.name).read_bytes().split(b"\1")[1:]
-        ran = [tuple(one.decode(errors="replace").split("\2")[:-1]) for one in told]
+        arguments = Path(out.name).read_bytes().split(b"\1")[1:]
+        ran = [tuple(one.decode(errors="replace").split("\2")[:-1]) for one in arguments]
         return ran, {one.name for one in Path(folder).iterdir()}
 
 

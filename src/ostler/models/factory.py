@@ -52,7 +52,6 @@ class ModelFactory:
         self.catalogue = Catalogue(settings.models, settings.aliases)
 
     def limits(self, model: str) -> tuple[int, int | None]:
-        """A model's context window and output limit, in tokens."""
         return self.catalogue.limits(model)
 
     def __call__(self, name: str) -> Model:

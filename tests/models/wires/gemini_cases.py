@@ -1,4 +1,4 @@
-"""What the tests of the Gemini wire share."""
+"""Helpers for the tests of the Gemini wire."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ async def sdk_reads(
 async def ask(
     vendor: FakeVendor, request: ModelRequest | None = None, *, model: str = MODEL, **options: Any
 ) -> Answer:
-    asked = GeminiModel(model, **{"base_url": vendor.gemini_url, "api_key": KEY, **options})
+    wire_model = GeminiModel(model, **{"base_url": vendor.gemini_url, "api_key": KEY, **options})
     try:
-        return await answer_of(asked, request or request_of())
+        return await answer_of(wire_model, request or request_of())
     finally:
-        await asked.aclose()
+        await wire_model.aclose()
 
 
 def sent(request: ModelRequest, model: str = MODEL, **options: Any) -> dict[str, Any]:

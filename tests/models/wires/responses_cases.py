@@ -1,4 +1,4 @@
-"""What the tests of the Responses wire share: its model, and answers written frame by frame."""
+"""Helpers for the tests of the Responses wire: its model, and answers written frame by frame."""
 
 from __future__ import annotations
 

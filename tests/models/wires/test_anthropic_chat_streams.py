@@ -97,10 +97,10 @@ async def sdk_reads_chat(url: str) -> dict[str, Any]:
                 for annotation in getattr(choice.delta, "annotations", None) or []:
                     sources.append((annotation["url_citation"]["url"], annotation["url_citation"]["title"]))
                 for delta in choice.delta.tool_calls or []:
-                    found = calls.setdefault(delta.index, ["", "", ""])
-                    found[0] += delta.id or ""
-                    found[1] += (delta.function and delta.function.name) or ""
-                    found[2] += (delta.function and delta.function.arguments) or ""
+                    parts = calls.setdefault(delta.index, ["", "", ""])
+                    parts[0] += delta.id or ""
+                    parts[1] += (delta.function and delta.function.name) or ""
+                    parts[2] += (delta.function and delta.function.arguments) or ""
     assert usage is not None and usage.prompt_tokens_details is not None
     read = usage.prompt_tokens_details.cached_tokens or 0
     written = usage.prompt_tokens_details.cache_write_tokens or 0
@@ -110,7 +110,7 @@ async def sdk_reads_chat(url: str) -> dict[str, Any]:
     return {
         "text": text,
         "thinking": thinking,
-        "calls": [(found[0], found[1], json.loads(found[2] or "{}")) for found in calls.values()],
+        "calls": [(parts[0], parts[1], json.loads(parts[2] or "{}")) for parts in calls.values()],
         "stop": stops.get(stop, stop),
         "usage": (usage.prompt_tokens - read - written, usage.completion_tokens, read, written, thought),
         "sources": sources,

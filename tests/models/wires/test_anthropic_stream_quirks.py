@@ -1,4 +1,4 @@
-"""What servers of the Messages wire send that is not in every answer."""
+"""Unusual answers of servers of the Messages wire."""
 
 from __future__ import annotations
 

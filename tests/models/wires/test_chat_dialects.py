@@ -1,4 +1,4 @@
-"""Each provider is asked in its own dialect of the Chat Completions wire."""
+"""Each provider gets its own dialect of the Chat Completions wire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What servers of the Chat Completions wire send that its own vendor does not."""
+"""Answers of servers of the Chat Completions wire that differ from OpenAI's."""
 
 from __future__ import annotations
 

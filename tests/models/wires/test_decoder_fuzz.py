@@ -1,4 +1,4 @@
-"""Streams that were cut, mixed up or garbled: always an answer or a failure of the error tree, never more."""
+"""Streams that are cut, reordered or garbled always end in an answer or a `ModelError`."""
 
 from __future__ import annotations
 

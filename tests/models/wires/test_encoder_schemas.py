@@ -1,4 +1,4 @@
-"""The schema of an answer reaches each vendor in the form that its SDK gives it."""
+"""An answer schema is sent in the format of each vendor's SDK."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Gemini wire sends: as Google's own SDK would send it, and always something it accepts."""
+"""The Gemini wire sends what Google's own SDK would send."""
 
 from __future__ import annotations
 

@@ -57,11 +57,11 @@ async def read_by_sdk(vendor: FakeVendor, model: str) -> dict[str, Any]:
     assert usage is not None
     read, thoughts = usage.cached_content_token_count or 0, usage.thoughts_token_count or 0
     chunks_of_web = [
-        found.web
+        grounding.web
         for one in candidates
         if one.grounding_metadata
-        for found in one.grounding_metadata.grounding_chunks or []
-        if found.web
+        for grounding in one.grounding_metadata.grounding_chunks or []
+        if grounding.web
     ]
     cited = [
         source
@@ -72,7 +72,7 @@ async def read_by_sdk(vendor: FakeVendor, model: str) -> dict[str, Any]:
     return {
         "text": "".join(part.text or "" for part in parts if not part.thought),
         "thinking": "".join(part.text or "" for part in parts if part.thought),
-        "calls": [(found.id, found.name, found.args) for found in calls],
+        "calls": [(grounding.id, grounding.name, grounding.args) for grounding in calls],
         "stop": "tool_calls" if calls and stop == "end" else stop,
         "usage": (
             (usage.prompt_token_count or 0) - read,
@@ -86,12 +86,12 @@ async def read_by_sdk(vendor: FakeVendor, model: str) -> dict[str, Any]:
 
 
 def signatures_of(content: Any) -> list[bytes]:
-    found = []
+    grounding = []
     for block in content:
         data = block.opaque.data if block.opaque else {}
-        found += [data["signature"]] if "signature" in data else []
-        found += [signature for _, _, signature in data.get("signatures", [])]
-    return sorted(map(base64.b64decode, found))
+        grounding += [data["signature"]] if "signature" in data else []
+        grounding += [signature for _, _, signature in data.get("signatures", [])]
+    return sorted(map(base64.b64decode, grounding))
 
 
 @pytest.mark.parametrize("model", [MODEL, OLDER])

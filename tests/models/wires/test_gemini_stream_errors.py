@@ -1,4 +1,4 @@
-"""What goes wrong on the Gemini wire: refusals in Google's shape, and streams that were cut or garbled."""
+"""Errors on the Gemini wire: refusals in Google's format, and broken streams."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ async def test_a_google_error_maps_to_its_failure(answer: Refusal, kind: str, co
 async def test_the_retry_delay_of_google_is_used(
     delay: Any, headers: dict[str, str], seconds: float | None
 ) -> None:
-    asked = refusal(429, "RESOURCE_EXHAUSTED", retryDelay=delay)
-    async with FakeVendor([Refusal(429, body=asked.body, headers=headers)]) as vendor:
+    limited = refusal(429, "RESOURCE_EXHAUSTED", retryDelay=delay)
+    async with FakeVendor([Refusal(429, body=limited.body, headers=headers)]) as vendor:
         assert (await ask(vendor)).failure.failure.retry_after == seconds
 
 

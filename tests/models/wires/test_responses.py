@@ -1,4 +1,4 @@
-"""What the Responses wire sends: as the vendor's SDK would, and always something the vendor accepts."""
+"""The Responses wire sends what the vendor's own SDK would send."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ async def sdk_reads(vendor: FakeVendor) -> dict[str, Any]:
             if event.type in ("response.completed", "response.incomplete"):
                 response = event.response
     assert response is not None and response.usage is not None
-    told, made = response.usage.input_tokens_details, response.usage.output_tokens_details
+    input_details, made = response.usage.input_tokens_details, response.usage.output_tokens_details
     parts = [part for item in response.output if item.type == "message" for part in item.content]
     thoughts = [item for item in response.output if item.type == "reasoning"]
     text = "".join(part.text if part.type == "output_text" else part.refusal for part in parts)
@@ -96,10 +96,10 @@ async def sdk_reads(vendor: FakeVendor) -> dict[str, Any]:
         ],
         "stop": stops[reason] if reason else "refusal" if refused else "tool_calls" if calls else "end",
         "usage": (
-            response.usage.input_tokens - told.cached_tokens - told.cache_write_tokens,
+            response.usage.input_tokens - input_details.cached_tokens - input_details.cache_write_tokens,
             response.usage.output_tokens,
-            told.cached_tokens,
-            told.cache_write_tokens,
+            input_details.cached_tokens,
+            input_details.cache_write_tokens,
             made.reasoning_tokens,
         ),
         "model": response.model,
@@ -109,11 +109,11 @@ async def sdk_reads(vendor: FakeVendor) -> dict[str, Any]:
 def we_read(answer: Answer) -> dict[str, Any]:
     done, usage = answer.done, answer.done.usage
     thoughts = [block for block in done.content if isinstance(block, Reasoning)]
-    kept = [block.opaque.data["fields"] for block in thoughts if block.opaque]
+    opaque_fields = [block.opaque.data["fields"] for block in thoughts if block.opaque]
     return {
         "text": "".join(block.text for block in done.content if isinstance(block, Text)),
         "thinking": [block.text for block in thoughts],
-        "sealed": [(fields["id"], fields["encrypted_content"]) for fields in kept],
+        "sealed": [(fields["id"], fields["encrypted_content"]) for fields in opaque_fields],
         "calls": [(b.id, b.name, b.arguments) for b in done.content if isinstance(b, ToolCall)],
         "sources": [(event.url, event.title) for event in answer.events if isinstance(event, SourceCited)],
         "stop": done.stop_reason,

@@ -1,4 +1,4 @@
-"""Answers of the Responses wire that fail, were cut or are garbled: always a failure of the error tree."""
+"""Errors on the Responses wire: refusals, errors in the stream, and broken streams."""
 
 from __future__ import annotations
 
@@ -100,8 +100,8 @@ async def test_an_answer_that_breaks_off_is_a_failure(kind: Any, after: int) -> 
 
 
 async def test_a_key_in_any_header_is_in_no_failure() -> None:
-    told = f"bad key {KEY} was given"
-    trouble = Trouble("error", 2, code=KEY, message=told)
-    async with FakeVendor([Refusal(401, told, code=KEY), turn("abc", trouble=trouble)]) as vendor:
+    error_text = f"bad key {KEY} was given"
+    trouble = Trouble("error", 2, code=KEY, message=error_text)
+    async with FakeVendor([Refusal(401, error_text, code=KEY), turn("abc", trouble=trouble)]) as vendor:
         for header in ("authorization", "api-key"):
             assert KEY[:7] not in repr((await ask(vendor, key_header=header)).failure)

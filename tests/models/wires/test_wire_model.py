@@ -1,4 +1,4 @@
-"""What a model cannot do is left out of the request, and the person is told."""
+"""Unsupported features are omitted from the request and reported."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ async def test_unsupported_features_are_reported_once_and_not_sent() -> None:
         )
         for model in (old, plain):
             events = (await answer_of(model, request)).events
-            told = [event.text for event in events if isinstance(event, Warned)]
-            assert told[0] == f"{model.name} does not support reasoning levels; none is sent"
+            texts = [event.text for event in events if isinstance(event, Warned)]
+            assert texts[0] == f"{model.name} does not support reasoning levels; none is sent"
             assert all(event.call == "mc_1" for event in events if isinstance(event, Warned))
             await model.aclose()
         first, second = (received.json for received in vendor.requests)
@@ -43,10 +43,10 @@ async def test_unsupported_features_are_reported_once_and_not_sent() -> None:
 
 def test_later_steps_do_not_repeat_warnings() -> None:
     model = AnthropicModel("claude-3-5-haiku-20241022")
-    asked: dict[str, Any] = {"reasoning": "low", "answer_schema": {"type": "object"}, "tools": (READ,)}
+    options: dict[str, Any] = {"reasoning": "low", "answer_schema": {"type": "object"}, "tools": (READ,)}
     result = Message("tool", (ToolResult("call_a", "read", (Text("a"),)),))
-    assert len(warnings(request_of(user("Hi"), **asked), model)) == 2
-    assert warnings(request_of(user("Hi"), CALL, result, **asked), model) == []
+    assert len(warnings(request_of(user("Hi"), **options), model)) == 2
+    assert warnings(request_of(user("Hi"), CALL, result, **options), model) == []
     assert warnings(request_of(user("Hi"), reasoning="off"), model) == []
 
 

@@ -1,4 +1,4 @@
-"""Another model or provider in the middle of a session: the conversation is carried from wire to wire."""
+"""A session can switch to another model or provider."""
 
 from __future__ import annotations
 
@@ -64,17 +64,17 @@ async def test_a_conversation_is_carried_from_wire_to_wire(one: Wire, other: Wir
         await first.aclose()
         await second.aclose()
     assert ended.status == "completed", ended  # type: ignore[union-attr]
-    asked = [json.dumps(received.json) for received in vendor.requests]
-    assert len(asked) == 4, "the vendor refused none of them"
-    for body in asked[2:]:
+    options = [json.dumps(received.json) for received in vendor.requests]
+    assert len(options) == 4, "the vendor refused none of them"
+    for body in options[2:]:
         assert body.count(PIXEL) >= 3, "the person's picture and the two of the tool are still there"
         for words in ("the horse is brown", "the cart is brown", "Both are brown.", "And the dog?"):
             assert words in body
     thought = base64.b64encode(THOUGHT.encode()).decode() if one == "gemini" else THOUGHT
     if one != "chat":
-        assert thought in asked[1], "while a tool answers, its vendor gets its reasoning back"
+        assert thought in options[1], "while a tool answers, its vendor gets its reasoning back"
     if one != other:
-        assert thought not in asked[2], "reasoning data goes back only to where it came from"
+        assert thought not in options[2], "reasoning data goes back only to where it came from"
     usage = session.state.usage
     assert usage.input_tokens == 40, "the meter goes on counting"
 
@@ -124,6 +124,6 @@ async def test_reasoning_of_another_provider_is_not_sent(wire: Wire) -> None:
         await second.aclose()
     assert ended.status == "completed", ended  # type: ignore[union-attr]
     signed = base64.b64encode(THOUGHT.encode()).decode() if wire == "gemini" else THOUGHT
-    asked = [json.dumps(received.json) for received in vendor.requests]
-    assert signed in asked[1] or wire == "chat"
-    assert signed not in asked[2]
+    options = [json.dumps(received.json) for received in vendor.requests]
+    assert signed in options[1] or wire == "chat"
+    assert signed not in options[2]
