@@ -130,7 +130,7 @@ async def test_what_the_agent_answers_is_the_result_and_its_session_is_a_child(t
     assert tree_violations(logs) == []
 
 
-async def test_a_later_call_goes_on_with_the_same_agent_until_it_is_told_to_stop(tmp_path: Path) -> None:
+async def test_later_calls_continue_with_the_same_agent_until_it_is_stopped(tmp_path: Path) -> None:
     def follow_up(request: Any) -> Call:
         return ask(session=sessions[0], prompt="and now this")
 
@@ -178,7 +178,7 @@ async def test_several_agents_work_at_the_same_time(tmp_path: Path) -> None:
         assert len(begun) == 2 and max(begun) < min(ended)
 
 
-async def test_a_long_answer_is_cut_for_the_model_and_kept_in_a_blob(tmp_path: Path) -> None:
+async def test_a_long_answer_is_truncated_for_the_model_and_stored_in_a_blob(tmp_path: Path) -> None:
     from ostler.core.tool import ResultLimits
 
     script = [ask(agent="echo", prompt="\n".join(f"line {number}" for number in range(60))), "done"]
@@ -280,7 +280,7 @@ async def test_an_agent_that_has_drawn_nothing_yet_is_waited_for(tmp_path: Path)
     await ran.session.close()
 
 
-async def test_an_agent_that_begins_with_a_question_is_not_told_its_task(tmp_path: Path) -> None:
+async def test_an_agent_that_starts_with_a_question_does_not_get_its_task(tmp_path: Path) -> None:
     greets = AgentCommand(("sh", "-c", "printf 'Trust this folder? [y/n] '; sleep 60"), "claude")
     tool = AgentTool({"asking": greets}, timing=QUICK)
     ran = await started([ask(agent="asking", prompt="hello"), "done"], tools=[tool], cwd=tmp_path)
@@ -342,7 +342,7 @@ def guard(profile: Any, *allowed: str) -> Hook:
     return hook
 
 
-async def test_a_person_is_shown_the_real_command_and_may_refuse_it(tmp_path: Path) -> None:
+async def test_the_permission_question_shows_the_real_command(tmp_path: Path) -> None:
     asked: list[events.QuestionAsked] = []
 
     async def refuse(question: events.QuestionAsked) -> str:
@@ -374,7 +374,7 @@ async def test_nothing_is_started_where_commands_are_refused(tmp_path: Path) -> 
         ]
 
 
-async def test_whoever_may_ask_an_agent_may_not_press_its_keys(tmp_path: Path) -> None:
+async def test_permission_to_prompt_does_not_include_keys(tmp_path: Path) -> None:
     allowed = guard("ask", f"agent({shlex.join(PROGRAM)})")
     script = [
         ask(agent="asking", prompt="/write notes"),
@@ -418,7 +418,7 @@ async def test_an_agent_whose_call_is_cancelled_is_interrupted_and_ended(tmp_pat
         assert await store.holder(child) is None
 
 
-async def test_an_agent_that_takes_too_long_is_interrupted_and_can_be_gone_on_with(tmp_path: Path) -> None:
+async def test_an_agent_that_times_out_is_interrupted_and_can_be_continued(tmp_path: Path) -> None:
     script = [
         ask(agent="echo", prompt="hello"),
         lambda request: ask(session=child_of(ran), prompt="/spin", timeout=1.5),

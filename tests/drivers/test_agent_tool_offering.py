@@ -49,7 +49,7 @@ def test_it_is_offered_where_an_agent_is_configured_and_not_where_one_is_only_in
     assert "agent" not in tools_with(Settings(terminal_agents=CLAUDE, tools=("read",)), tmp_path)
 
 
-def test_whoever_names_it_gets_what_is_installed_as_well(tmp_path: Path, bin_folder: Path) -> None:
+def test_naming_the_tool_offers_installed_agents_too(tmp_path: Path, bin_folder: Path) -> None:
     install(bin_folder, "codex", "cursor-agent")
     settings = Settings(
         terminal_agents={"mine": TerminalAgentSettings(command=("my-agent",))}, tools=("agent",)

@@ -43,7 +43,7 @@ async def told(store: Store, session: str, kind: str) -> list[Fact]:
     return [fact for fact in await store.read(session) if fact.type == kind]
 
 
-async def test_it_goes_on_with_what_it_remembers_and_says_nothing_twice(make: Make, tmp_path: Path) -> None:
+async def test_a_restarted_agent_continues_and_repeats_nothing(make: Make, tmp_path: Path) -> None:
     store = MemoryStore()
     async with at_work(make(tmp_path), store) as first:
         await first.say("one two")
@@ -68,7 +68,9 @@ def forget(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [pytest.param(acp_agent, marks=pytest.mark.long), claude])
-async def test_one_that_has_forgotten_begins_anew_and_that_is_said(make: Make, tmp_path: Path) -> None:
+async def test_an_agent_that_lost_its_conversation_starts_over_with_a_warning(
+    make: Make, tmp_path: Path
+) -> None:
     store = MemoryStore()
     async with at_work(make(tmp_path), store) as first:
         await first.say("one two")
@@ -86,7 +88,7 @@ async def test_one_that_has_forgotten_begins_anew_and_that_is_said(make: Make, t
 
 
 @pytest.mark.long
-async def test_one_that_can_load_nothing_begins_anew(tmp_path: Path) -> None:
+async def test_an_agent_that_cannot_load_conversations_starts_over(tmp_path: Path) -> None:
     store = MemoryStore()
     async with at_work(acp_agent(tmp_path, "--forgets"), store) as first:
         await first.say("one two")
@@ -95,7 +97,7 @@ async def test_one_that_can_load_nothing_begins_anew(tmp_path: Path) -> None:
         await second.say("hello")
 
 
-async def test_one_that_was_told_nothing_has_nothing_to_forget(tmp_path: Path) -> None:
+async def test_an_agent_without_messages_restarts_without_a_warning(tmp_path: Path) -> None:
     store = MemoryStore()
     async with at_work(claude(tmp_path), store) as first:
         pass
@@ -165,7 +167,7 @@ async def is_closed(store: Store, session: str) -> None:
     assert (ended.status, ended.own.tool_calls) == ("interrupted", 1)
 
 
-async def test_whoever_comes_behind_a_killed_owner_closes_what_it_left_open(tmp_path: Path) -> None:
+async def test_the_next_owner_closes_what_a_killed_owner_left_open(tmp_path: Path) -> None:
     asked, started, served = await asyncio.to_thread(killed_owner, tmp_path)
     store = SqliteStore(tmp_path / "ostler.db")
     for session in (asked, started, served):

@@ -79,7 +79,7 @@ async def test_a_program_gets_a_controlling_terminal_of_its_own(tmp_path: Path) 
         assert lines == ["30 90", str(tmp_path), "xterm-256color x y", "leads", ""]
 
 
-async def test_nothing_is_told_of_the_terminal_that_we_were_started_in(
+async def test_variables_of_our_own_terminal_are_not_inherited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("TMUX", "TERM_PROGRAM", "COLUMNS", "OF_MINE"):
@@ -107,7 +107,7 @@ async def test_only_the_terminal_is_inherited(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("script", "status"), [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", -15)])
 @both_ways
-async def test_the_exit_status_is_told_as_it_is(tmp_path: Path, script: str, status: int) -> None:
+async def test_the_exit_status_is_reported(tmp_path: Path, script: str, status: int) -> None:
     async with started(script, tmp_path) as one, asyncio.timeout(PATIENCE):
         assert await one.process.ended == status
 
@@ -184,7 +184,7 @@ async def test_what_a_program_leaves_in_its_group_ends_with_it(tmp_path: Path) -
     ],
 )
 @both_ways
-async def test_what_cannot_be_started_is_said_in_a_line(
+async def test_a_program_that_cannot_be_started_is_a_one_line_error(
     tmp_path: Path, command: list[str], problem: str
 ) -> None:
     (tmp_path / "notes").write_text("no program")

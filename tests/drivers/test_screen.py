@@ -34,7 +34,7 @@ def test_each_emulator_can_be_named(emulator: str) -> None:
     open_screen(20, 10, emulator=emulator).close()
 
 
-def test_what_scrolls_off_is_kept_up_to_a_bound(screen: Screen) -> None:
+def test_scrolled_off_rows_are_stored_up_to_a_limit(screen: Screen) -> None:
     for number in range(30):
         screen.feed(b"line %d\r\n" % number)
     assert screen.scrolled_off() == tuple(f"line {number}" for number in range(21))

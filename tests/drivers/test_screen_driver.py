@@ -135,7 +135,7 @@ async def test_what_an_agent_prints_when_it_has_left_its_own_screen_takes_back_n
         assert "message_revised" not in agent.types
 
 
-async def test_an_agent_that_goes_on_without_its_own_screen_is_read_there(tmp_path: Path) -> None:
+async def test_an_agent_that_leaves_its_alternate_screen_is_read_on_the_primary_one(tmp_path: Path) -> None:
     script = (
         f"printf '{OWN_SCREEN}One.\\n> '; read line; printf '{LEFT}Two.\\n> '; read line; printf 'Three.'"
     )

@@ -60,7 +60,7 @@ async def test_a_viewer_gets_the_screen_and_then_the_bytes() -> None:
     assert await stage.viewer.next() == b"ab"
 
 
-async def test_one_that_reads_too_slowly_gets_the_screen_anew() -> None:
+async def test_a_slow_reader_gets_the_whole_screen_again() -> None:
     stage = Stage()
     await stage.viewer.next()
     for _ in range(20):

@@ -107,7 +107,7 @@ def test_text_without_a_box_stays(lines: list[str], agent_type: str) -> None:
 
 
 @given(st.text(), st.text(), st.sampled_from(AGENT_TYPES))
-def test_what_is_kept_of_any_text_stands_in_it(text: str, user: str, agent_type: str) -> None:
+def test_the_message_is_always_a_part_of_the_screen(text: str, user: str, agent_type: str) -> None:
     kept = remove_user_input(text, user, agent_type)
     assert text.endswith(kept)
     shown = format_message(agent_type, text, user)

@@ -195,7 +195,7 @@ async def test_what_a_terminal_agent_cannot_be_asked_is_refused(tmp_path: Path) 
         assert {one.request for one in agent.all(events.RequestRefused)} == {"req_1", "req_2", "req_3"}
 
 
-async def test_an_agent_that_ignores_enter_fails_the_run_and_nothing_was_said(tmp_path: Path) -> None:
+async def test_an_agent_that_ignores_enter_fails_the_run_without_a_message(tmp_path: Path) -> None:
     deaf = ["sh", "-c", "stty raw -echo; printf 'I do not listen'; exec sleep 1000"]
     timing = replace(QUICK, processing_timeout=1.2, enter_again=0.5)
     async with at_work(replace(echo_agent(tmp_path), command=deaf, timing=timing)) as agent:
@@ -227,7 +227,7 @@ async def test_the_exit_of_the_agent_interrupts_its_run_and_ends_the_session(tmp
         assert violations(await store.read(session.id)) == []
 
 
-async def test_a_crash_is_told_with_its_signal_and_the_last_screen(tmp_path: Path) -> None:
+async def test_a_crash_is_reported_with_its_signal_and_the_last_screen(tmp_path: Path) -> None:
     async with at_work(echo_agent(tmp_path)) as agent:
         await agent.until_stable()
         with suppress(OstlerError):  # it may have been seen to react
@@ -253,7 +253,7 @@ async def test_an_agent_that_cannot_be_started_leaves_no_session(tmp_path: Path)
     assert await store.sessions() == []
 
 
-async def test_a_session_goes_on_with_another_life_of_its_agent(tmp_path: Path) -> None:
+async def test_a_session_continues_with_a_new_process_of_its_agent(tmp_path: Path) -> None:
     store = MemoryStore()
     async with at_work(echo_agent(tmp_path), store) as agent:
         await agent.until_stable()
@@ -281,7 +281,7 @@ async def test_a_session_goes_on_with_another_life_of_its_agent(tmp_path: Path) 
         await restart_agent_session(store, "ses_none", echo_agent(tmp_path))
 
 
-async def test_a_conversation_that_was_kept_elsewhere_becomes_facts_before_it_goes_on(tmp_path: Path) -> None:
+async def test_a_saved_conversation_becomes_facts_before_it_continues(tmp_path: Path) -> None:
     kept = [("agent", "Good morning."), ("user", "one"), ("agent", "you said: one")]
     saved = SavedState([AgentMessage(place, role, text, 0.0) for place, (role, text) in enumerate(kept)])  # type: ignore[arg-type]
     async with at_work(echo_agent(tmp_path), saved=saved) as agent:

@@ -36,7 +36,7 @@ async def read_until(follower: SessionSubscriber, reader: Reader, wanted: Callab
             reader.read(await follower.next() or b"")
 
 
-async def test_whoever_drives_it_feeds_its_hub(tmp_path: Path) -> None:
+async def test_the_driving_process_publishes_to_its_own_stream(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "ostler.db")
     watch = SessionStreams(store, as_lines)
     session = await start_agent_session(store, echo_agent(tmp_path), on_open=watch.attach)
@@ -53,7 +53,7 @@ async def test_whoever_drives_it_feeds_its_hub(tmp_path: Path) -> None:
         await store.close()
 
 
-async def test_another_process_sees_facts_and_live_values_and_is_kept_out(tmp_path: Path) -> None:
+async def test_another_process_sees_facts_and_live_values_but_cannot_take_the_session(tmp_path: Path) -> None:
     store, theirs = SqliteStore(tmp_path / "ostler.db"), SqliteStore(tmp_path / "ostler.db")
     watch = SessionStreams(theirs, as_lines)
     async with at_work(echo_agent(tmp_path), store) as agent:

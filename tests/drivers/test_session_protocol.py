@@ -95,7 +95,7 @@ async def test_the_message_is_seen_at_once_and_the_agent_is_busy(tmp_path: Path)
             await agent.session.send("")
 
 
-async def test_thoughts_are_kept_apart_from_what_is_said(make_either: Make, tmp_path: Path) -> None:
+async def test_reasoning_is_separate_from_the_answer(make_either: Make, tmp_path: Path) -> None:
     async with at_work(make_either(tmp_path)) as agent:
         await agent.say("think")
         (message,) = agent.all(events.AssistantMessage)
@@ -105,7 +105,7 @@ async def test_thoughts_are_kept_apart_from_what_is_said(make_either: Make, tmp_
         assert agent.all(events.ReasoningDelta)[0].text.startswith("let me ")
 
 
-async def test_a_call_with_a_change_is_shown_as_our_own_are(make: Make, tmp_path: Path) -> None:
+async def test_a_call_that_changes_a_file_has_a_diff_like_our_own_tools(make: Make, tmp_path: Path) -> None:
     async with at_work(make(tmp_path)) as agent:
         await agent.say("edit")
         called, started = agent.last(events.ToolCalled), agent.last(events.ToolStarted)
@@ -123,7 +123,7 @@ async def test_a_call_with_a_change_is_shown_as_our_own_are(make: Make, tmp_path
         assert agent.last(events.RunEnded).own.tool_calls == 1
 
 
-async def test_nothing_is_done_before_somebody_permits_it(make: Make, tmp_path: Path) -> None:
+async def test_nothing_is_done_before_it_is_permitted(make: Make, tmp_path: Path) -> None:
     async with at_work(make(tmp_path)) as agent:
         saying = asyncio.ensure_future(agent.say("run ls -l"))
         asked = await agent.question()
@@ -165,7 +165,7 @@ async def test_its_run_waits_while_it_asks(tmp_path: Path) -> None:
         assert agent.last(events.RunWaiting).questions == (asked.id,)
 
 
-async def test_a_refusal_reaches_the_agent_which_goes_on(make: Make, tmp_path: Path) -> None:
+async def test_a_refusal_reaches_the_agent_which_continues(make: Make, tmp_path: Path) -> None:
     async with at_work(make(tmp_path)) as agent:
         saying = asyncio.ensure_future(agent.say("run ls -l"))
         asked = await agent.question()

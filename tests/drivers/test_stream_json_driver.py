@@ -153,7 +153,7 @@ async def test_two_calls_at_a_time_have_their_own_results_whatever_came_of_the_q
         assert [results[call] for call in called] == ["toolu_1", "toolu_2"]
 
 
-async def test_what_is_said_behind_the_end_of_a_turn_belongs_to_no_run(tmp_path: Path) -> None:
+async def test_output_after_the_end_of_a_turn_belongs_to_no_run(tmp_path: Path) -> None:
     async with at_work(claude(tmp_path)) as agent:
         await agent.say("late")
         await agent.say("hello")
@@ -192,7 +192,7 @@ _JSON = st.recursive(
 
 @given(st.lists(st.dictionaries(st.sampled_from(_WORDS), _JSON, max_size=5)))
 @settings(max_examples=60, deadline=None)
-def test_whatever_is_told_can_be_read(told: list[dict[str, Any]]) -> None:
+def test_any_message_can_be_read(told: list[dict[str, Any]]) -> None:
     for one in told:
         call = call_of("id", "AskUserQuestion", one)
         for asked in questions_of(call):

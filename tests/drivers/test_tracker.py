@@ -110,7 +110,7 @@ def test_a_frame_is_read_when_it_is_complete() -> None:
     assert tracker.wants_look_at() == pytest.approx(1.150)
 
 
-def test_messages_are_told_apart_by_what_was_on_the_screen_before() -> None:
+def test_messages_are_separated_by_the_screen_before_them() -> None:
     answers = iter(["1\n3", "1\n3x\n5"])
     played = Played(Tracker("custom", 0.0, ready_regex="1"), screen="1")
     played.react = lambda keys: [(0.01, next(answers))] if keys == b"\r" else []
@@ -304,7 +304,7 @@ def test_a_custom_agent_without_a_prompt_is_ready_when_nothing_changes() -> None
 
 
 @pytest.mark.parametrize(("agent_type", "after", "ready_at"), [("claude", 5.0, 5.0), ("custom", 30.0, 30.0)])
-def test_how_long_that_takes_can_be_said(agent_type: str, after: float, ready_at: float) -> None:
+def test_the_time_until_ready_can_be_set(agent_type: str, after: float, ready_at: float) -> None:
     played = Played(Tracker(agent_type, 0.0, ready_after=after), screen="What now?")
     played.run(ready_at - 0.1)
     assert played.tracker.status == "changing"

@@ -70,7 +70,7 @@ async def test_a_server_that_stays_away_is_given_up(
     assert source.asked >= 2
 
 
-async def test_whoever_is_not_welcome_any_more_is_told_at_once(terminal: OwnTerminal) -> None:
+async def test_a_revoked_token_is_reported_at_once(terminal: OwnTerminal) -> None:
     with pytest.raises(Unauthorized, match="the token was revoked"):
         await run(Source(ServerUnreachable("a moment"), Unauthorized("the token was revoked")), terminal)
 

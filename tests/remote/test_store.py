@@ -74,7 +74,7 @@ async def test_what_is_read_there_is_what_is_stored(tmp_path: Path) -> None:
         assert [fact.type for fact in await anext(followed)] == ["session_renamed"]
 
 
-async def test_a_session_that_was_brought_back_with_fewer_facts_is_read_anew(tmp_path: Path) -> None:
+async def test_a_session_with_fewer_facts_than_before_is_read_again(tmp_path: Path) -> None:
     async with serving(tmp_path) as served, from_afar(served) as store:
         began = (await served.store.read(await served.new_session()))[0].event
         assert isinstance(began, SessionStarted)
@@ -115,7 +115,7 @@ async def test_nothing_can_be_held_or_written_from_afar(tmp_path: Path) -> None:
         await store.release(journal.lease)
 
 
-async def test_only_watching_asks_for_nothing_and_a_wrong_token_is_told(tmp_path: Path) -> None:
+async def test_read_only_sends_no_requests_and_a_wrong_token_is_reported(tmp_path: Path) -> None:
     async with serving(tmp_path) as served, from_afar(served, read_only=True) as store:
         session = await served.new_session()
         with pytest.raises(UsageError, match="this is read-only: attach without --read-only"):

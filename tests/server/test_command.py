@@ -175,7 +175,7 @@ def test_without_any_model_it_opens_and_says_what_is_missing(ostler: Ostler, con
     assert server.token not in server.said + ended.err
 
 
-def test_a_model_that_cannot_be_is_said_at_the_start(ostler: Ostler) -> None:
+def test_an_unusable_model_is_reported_at_the_start(ostler: Ostler) -> None:
     with running(ostler, "--model", "no-such-model") as server:
         ended = server.end()
     assert "there is no model 'no-such-model'" in server.said + ended.err
@@ -188,7 +188,7 @@ def test_two_servers_of_one_home_serve_the_same_sessions(ostler: Ostler) -> None
         assert second.ask("GET", "me", headers={"Authorization": f"Bearer {first.token}"}).status_code == 200
 
 
-def test_a_first_token_is_shown_on_a_terminal_only(ostler: Ostler) -> None:
+def test_the_first_token_is_printed_only_to_a_terminal(ostler: Ostler) -> None:
     with running(ostler, "--model", "demo") as server:
         assert "created a first token (not shown" in server.said
         assert "ostler_" not in server.said

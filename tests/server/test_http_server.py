@@ -63,7 +63,7 @@ def _one_that_never_reads(server: ServeProcess, session: str) -> socket.socket:
     return stalled
 
 
-async def test_beyond_its_descriptors_the_server_refuses_and_goes_on(ostler: Ostler) -> None:
+async def test_the_server_refuses_connections_without_descriptors_and_keeps_serving(ostler: Ostler) -> None:
     with serve_process(ostler, "--model", "demo", descriptors=160) as server:
         session = await new_session(server)
         asked = {"Accept": "text/event-stream"}

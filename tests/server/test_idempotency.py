@@ -99,7 +99,7 @@ async def test_a_key_must_be_one(tmp_path: Path) -> None:
             assert answer.status_code == 400
 
 
-async def test_an_answer_is_kept_for_a_day_and_the_file_tells_nothing(tmp_path: Path) -> None:
+async def test_a_response_is_stored_for_a_day_without_key_or_body(tmp_path: Path) -> None:
     now = 1_000_000.0
     kept = IdempotencyStore(tmp_path / "answers.db", lambda: now)
     principal = Principal("tok_1", "all")

@@ -89,7 +89,7 @@ async def test_it_can_be_asked_for_by_names_that_lead_here(host: str) -> None:
         "lo\u017fcalhost".encode().decode("latin-1"),
     ],
 )
-async def test_a_name_that_somebody_else_leads_here_is_refused(host: str) -> None:
+async def test_an_unknown_host_name_is_refused(host: str) -> None:
     assert (await asked(OriginMiddleware(answered), ("host", host)))["status"] == 403
 
 
@@ -192,7 +192,7 @@ async def test_who_asks_too_often_has_to_wait_and_nobody_else() -> None:
     assert [buckets.take("a") for _ in range(2)] == [True, False]
 
 
-async def test_too_many_requests_are_told_so_and_when_to_come_back() -> None:
+async def test_too_many_requests_get_429_with_retry_after() -> None:
     guard = OriginMiddleware(answered)
     guard._rate = Buckets(0.001, 1)
     assert (await asked(guard, ("host", "localhost")))["status"] == 200

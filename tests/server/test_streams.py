@@ -26,7 +26,7 @@ def follower(served: Served, session: str) -> CutStream:
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_a_stream_that_is_cut_anywhere_goes_on_exactly(tmp_path: Path, seed: int) -> None:
+async def test_a_stream_cut_anywhere_resumes_without_gap_or_repetition(tmp_path: Path, seed: int) -> None:
     random = Random(seed)
     turns = asyncio.Semaphore(0)
 
@@ -56,7 +56,7 @@ async def test_a_stream_that_is_cut_anywhere_goes_on_exactly(tmp_path: Path, see
         assert all(said.startswith(text) or text == "{}" for text in client.reader.whole.values())
 
 
-async def test_the_stream_of_all_sessions_goes_on_behind_its_cursor_also_before_the_first_fact(
+async def test_the_stream_of_all_sessions_resumes_at_its_cursor_even_before_the_first_fact(
     tmp_path: Path,
 ) -> None:
     async with serving(tmp_path, "one", "two", "three") as served:
@@ -80,7 +80,7 @@ async def test_the_stream_of_all_sessions_goes_on_behind_its_cursor_also_before_
         assert sorted(facts()) == sorted(expected)
 
 
-async def test_a_fact_that_is_not_there_yet_cannot_be_gone_on_from(tmp_path: Path) -> None:
+async def test_a_stream_cannot_start_after_a_fact_that_does_not_exist(tmp_path: Path) -> None:
     async with serving(tmp_path, "hello") as served:
         session = await served.new_session()
         for after in ("99", "9" * 5_000, "-1", "x"):
@@ -146,7 +146,7 @@ async def test_neither_head_nor_an_old_client_hangs(tmp_path: Path) -> None:
             writer.close()
 
 
-async def test_whoever_leaves_is_forgotten(tmp_path: Path) -> None:
+async def test_a_client_that_disconnects_is_unsubscribed(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         session = await served.new_session()
         client = follower(served, session)

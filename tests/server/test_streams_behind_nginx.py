@@ -96,7 +96,7 @@ async def test_a_proxy_that_holds_streams_back_leaves_polling_on_the_same_cursor
 
 
 @pytest.mark.long
-async def test_whoever_leaves_the_proxy_leaves_the_server(tmp_path: Path) -> None:
+async def test_a_client_that_disconnects_from_the_proxy_is_unsubscribed(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         with nginx(tmp_path / "nginx", served.base_url) as address:
             session = await served.new_session()

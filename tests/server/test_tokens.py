@@ -236,7 +236,7 @@ def test_a_name_counts_once_and_is_plain(tmp_path: Path) -> None:
         book.revoke("b")
 
 
-def test_a_damaged_file_is_said_and_not_replaced(tmp_path: Path) -> None:
+def test_a_damaged_token_file_is_reported_and_not_replaced(tmp_path: Path) -> None:
     book = TokenStore(tmp_path / "tokens.json")
     book.path.write_text("{")
     with pytest.raises(ConfigurationError, match="damaged"):

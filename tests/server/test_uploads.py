@@ -57,7 +57,7 @@ def last_message(served: Served) -> Message:
     return served.model.requests[-1].transcript.messages[-1]
 
 
-async def test_a_file_is_kept_listed_read_and_deleted(tmp_path: Path) -> None:
+async def test_an_upload_is_stored_listed_read_and_deleted(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         made = await sent(served, b"one\ntwo\n", "notes.md", "text/markdown")
         assert made["name"] == "notes.md"
@@ -182,7 +182,7 @@ async def test_what_is_no_id_leads_nowhere(tmp_path: Path) -> None:
         assert served.tokens.all()
 
 
-async def test_a_link_that_somebody_planted_is_not_followed(tmp_path: Path) -> None:
+async def test_a_planted_symlink_is_not_followed(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         secret = tmp_path / "secret"
         secret.write_bytes(SECRET)
@@ -203,7 +203,7 @@ async def test_a_link_that_somebody_planted_is_not_followed(tmp_path: Path) -> N
         assert secret.read_bytes() == SECRET
 
 
-async def test_a_picture_a_document_and_a_text_are_shown_to_the_model(tmp_path: Path) -> None:
+async def test_images_documents_and_texts_reach_the_model(tmp_path: Path) -> None:
     async with serving(tmp_path, "seen") as served:
         picture = await sent(served, PNG, "dot.png", "application/x-wrong")
         document = await sent(served, PDF, "paper.pdf", "text/plain")
@@ -230,9 +230,7 @@ async def test_a_session_can_begin_with_an_upload_and_a_run_be_steered_with_one(
         assert not any("upload:" in str(fact) for fact in facts)
 
 
-async def test_what_a_model_cannot_be_shown_is_told_where_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_other_files_reach_the_model_as_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uploads, "MOST_TEXT", 100)
     async with serving(tmp_path, "seen") as served:
         archive = await sent(served, b"PK\x03\x04\x00\x00", "a.zip", "application/zip")
@@ -287,7 +285,7 @@ async def test_one_file_and_all_files_are_bounded(tmp_path: Path, monkeypatch: p
         assert (await served.http.post("uploads?name=b", content=b"x")).status_code == 413
 
 
-async def test_a_file_that_is_sent_twice_with_one_key_is_kept_once(tmp_path: Path) -> None:
+async def test_a_file_sent_twice_with_one_key_is_stored_once(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         headers = {"Idempotency-Key": "one", "Content-Type": "text/plain"}
         made = [await served.http.post("uploads?name=a", content=b"x", headers=headers) for _ in range(2)]

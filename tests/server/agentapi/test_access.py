@@ -25,7 +25,7 @@ REFUSED = "Invalid host header. Allowed hosts: localhost, 127.0.0.1, ::1\n"
         (["[2001:db8::1]"], ["2001:db8::1"]),
     ],
 )
-def test_hosts_are_kept_as_they_are_compared(items: list[str], parsed: list[str]) -> None:
+def test_hosts_are_parsed_to_the_names_that_are_compared(items: list[str], parsed: list[str]) -> None:
     assert parse_allowed_hosts(items) == parsed
 
 
@@ -149,7 +149,7 @@ async def test_a_page_of_an_allowed_origin_may_read_the_answer(tmp_path: Path) -
         assert cors(answer.headers) == {}
 
 
-async def test_a_page_of_another_origin_is_served_and_told_nothing(tmp_path: Path) -> None:
+async def test_a_page_of_another_origin_gets_no_cors_headers(tmp_path: Path) -> None:
     async with serving(FakeAgent(), tmp_path) as served:
         for origin in ({}, {"origin": "http://localhost:3002"}, {"origin": "null"}):
             answer = await served.http.get("/status", headers=origin)
@@ -201,7 +201,7 @@ async def test_one_star_in_an_origin_stands_for_anything(tmp_path: Path) -> None
             assert (answer.headers.get("access-control-allow-origin") == origin) is allowed, origin
 
 
-async def test_all_origins_are_told_so(tmp_path: Path) -> None:
+async def test_any_origin_is_allowed_with_a_wildcard(tmp_path: Path) -> None:
     async with serving(FakeAgent(), tmp_path, allowed_origins=["*"]) as served:
         answer = await served.http.get("/status", headers={"origin": "https://any.where"})
         assert cors(answer.headers) == {**ALLOWED, "access-control-allow-origin": "*"}

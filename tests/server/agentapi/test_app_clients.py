@@ -59,9 +59,7 @@ async def test_the_go_client_reads_a_screen_full_of_boxes_and_gets_all_of_it_fro
     assert await served.texts() == [full + "\nmore"]
 
 
-async def test_whoever_is_attached_reads_a_screen_full_of_boxes(
-    served: ServedAgent, agent: FakeAgent
-) -> None:
+async def test_an_attached_client_reads_a_screen_full_of_boxes(served: ServedAgent, agent: FakeAgent) -> None:
     agent.change(screen="\n".join([BOXES] * 3000) + "\n> ")
     assert (await served.http.get("/status")).json()["transport"] == "pty"
     async with asyncio.timeout(60), served.http.stream("GET", "/internal/screen") as answer:

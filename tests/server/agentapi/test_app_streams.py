@@ -166,7 +166,7 @@ async def test_a_silent_stream_has_a_sign_of_life(
         assert b"alive" in frame
 
 
-async def test_whoever_leaves_is_forgotten(served: ServedAgent, agent: FakeAgent) -> None:
+async def test_a_client_that_disconnects_is_unsubscribed(served: ServedAgent, agent: FakeAgent) -> None:
     async with served.events() as events:
         await take(events, 2)
         assert served.emitter.wants("message_update")

@@ -194,7 +194,7 @@ async def test_a_body_is_required(served: ServedAgent) -> None:
         (b"[" + b"[]," * 501, "unexpected end of JSON input"),
     ],
 )
-async def test_what_is_no_json_is_shown_again(served: ServedAgent, body: bytes, said: str) -> None:
+async def test_invalid_json_is_quoted_in_the_error(served: ServedAgent, body: bytes, said: str) -> None:
     answer = await refused(served, body)
     detail = {"message": said, "location": "body", "value": body.decode()}
     assert answer.content == problem(served, 400, "Bad Request", "validation failed", detail)
@@ -306,7 +306,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for(
     assert b'"title":"Request Timeout","status":408,"detail":"request body read timeout"}' in answer
 
 
-async def test_whoever_leaves_in_the_middle_of_a_body_leaves_nothing(
+async def test_a_disconnect_in_the_middle_of_a_body_leaves_nothing(
     served: ServedAgent, capfd: pytest.CaptureFixture[str]
 ) -> None:
     async with connected(served.base_url) as (_, writer):

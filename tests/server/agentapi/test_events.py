@@ -49,7 +49,7 @@ async def test_a_first_subscriber_gets_the_status_and_the_empty_screen() -> None
     assert queued(subscription) == []
 
 
-async def test_each_change_is_told_once() -> None:
+async def test_each_change_is_published_once() -> None:
     emitter = Emitter("claude")
     subscription = emitter.subscribe()
     emitter.emit_messages([message(0, "Hello")])
@@ -113,7 +113,7 @@ async def test_errors_keep_their_level_and_time_and_are_never_taken_for_the_same
     assert state(emitter.subscribe())[-2:] == live
 
 
-async def test_the_newest_hundred_errors_are_kept() -> None:
+async def test_the_last_hundred_errors_are_stored() -> None:
     emitter = Emitter("claude")
     for number in range(150):
         emitter.emit_error(f"error {number}")
@@ -121,7 +121,7 @@ async def test_the_newest_hundred_errors_are_kept() -> None:
     assert kept == [f"error {number}" for number in range(50, 150)]
 
 
-async def test_all_subscribers_are_told_with_one_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_subscribers_share_one_frame(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[AgentMessage] = []
     message_frame = events.message_frame
 
@@ -161,7 +161,7 @@ async def test_a_subscriber_is_only_charged_for_what_it_wants() -> None:
     assert queued(subscription) == [("status_change", {"status": "stable", "agent_type": "claude"})]
 
 
-async def test_whoever_waits_is_woken_by_an_event_and_by_the_end() -> None:
+async def test_a_waiting_subscriber_wakes_at_an_event_and_at_the_end() -> None:
     emitter = Emitter("claude")
     subscription = emitter.subscribe(("status_change",))
     assert parsed(await subscription.next() or b"")[1]["status"] == "running"

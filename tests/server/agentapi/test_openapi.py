@@ -72,7 +72,7 @@ async def test_operations_have_the_names_that_clients_were_made_from(served: Ser
     }
 
 
-def test_what_may_be_null_and_examples_are_said_as_each_version_says_it() -> None:
+def test_null_and_examples_are_written_as_each_openapi_version_does() -> None:
     newer = document()["components"]["schemas"]["ErrorModel"]["properties"]
     older = downgraded(document())["components"]["schemas"]["ErrorModel"]["properties"]
     assert newer["errors"]["type"] == ["array", "null"] and newer["status"]["examples"] == [400]
@@ -161,7 +161,7 @@ async def test_a_page_that_is_not_there_is_not_found(served: ServedAgent, path: 
     assert (await served.http.get(path)).status_code == 404
 
 
-async def test_the_page_may_be_shown_in_frames_of_allowed_origins(tmp_path: Path) -> None:
+async def test_allowed_origins_can_show_the_page_in_a_frame(tmp_path: Path) -> None:
     for options, framed in (({}, "http://localhost:3284"), ({"allowed_hosts": ["*"]}, "*")):
         async with serving(FakeAgent(), tmp_path, **options) as served:
             policy = (await served.http.get("/chat/embed")).headers["content-security-policy"]

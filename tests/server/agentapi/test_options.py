@@ -114,9 +114,7 @@ def test_an_empty_variable_is_none(planned: Any, monkeypatch: pytest.MonkeyPatch
     assert planned("--", "claude").port == 3284
 
 
-def test_state_is_loaded_and_saved_where_a_file_is_named_and_nothing_else_is_said(
-    planned: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_state_file_is_loaded_and_saved_by_default(planned: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = planned("--state-file", "s.json", "--", "claude")
     assert (plan.state_file, plan.load_state, plan.save_state) == (Path("s.json").absolute(), True, True)
     plan = planned("--state-file", "s.json", "--load-state=false", "--save-state", "--", "claude")

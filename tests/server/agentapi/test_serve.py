@@ -214,7 +214,7 @@ def test_a_pid_file_with_our_own_number_is_of_an_earlier_life(tmp_path: Path) ->
     assert not path.exists()
 
 
-def test_a_pid_file_that_became_somebody_elses_stays(tmp_path: Path) -> None:
+def test_a_pid_file_of_another_process_is_not_removed(tmp_path: Path) -> None:
     path = tmp_path / "pid"
     with pid_file(path, print):
         path.write_text("1\n")

@@ -72,7 +72,7 @@ def test_the_link_logs_a_browser_in_once(ostler: Ostler) -> None:
             assert another.get(f"/{served.query}").status_code == 401
 
 
-def test_it_can_be_offered_to_everybody_if_that_is_said(ostler: Ostler) -> None:
+def test_unauthenticated_access_can_be_allowed(ostler: Ostler) -> None:
     with serving_agent(
         ostler, *EVERYWHERE, "--allow-unauthenticated", agent=scripted(ostler, [GREETING])
     ) as served:

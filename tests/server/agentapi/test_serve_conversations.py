@@ -58,7 +58,7 @@ def test_it_is_running_while_it_thinks_and_says_two_things_as_one(ostler: Ostler
     ],
     ids=["piped", "from standard input", "by a flag", "by a variable"],
 )
-def test_an_initial_prompt_is_said_once_it_is_ready(
+def test_the_initial_prompt_is_sent_once_the_agent_is_ready(
     ostler: Ostler, options: tuple[str, ...], variables: dict[str, str], piped: bytes | None
 ) -> None:
     with serving_agent(ostler, *options, agent=scripted(ostler, BASIC), piped=piped, **variables) as served:
@@ -145,7 +145,7 @@ def test_a_custom_agent_without_a_known_box_becomes_ready(ostler: Ostler, option
         assert "heard something" in served.messages[-1][1]
 
 
-def test_the_agent_works_where_it_is_told_and_has_the_size_it_is_told(ostler: Ostler) -> None:
+def test_the_agent_gets_the_given_folder_and_terminal_size(ostler: Ostler) -> None:
     code = "import os, sys; print(os.getcwd(), *os.get_terminal_size()); sys.stdin.read()"
     where = ostler.work / "deep"
     where.mkdir()

@@ -105,7 +105,7 @@ def test_what_agentapi_has_written_is_read() -> None:
         (b'{"version":2,"messages":{}}', "unsupported state file version 2 (expected 1)"),
     ],
 )
-def test_a_file_that_cannot_be_gone_on_with_is_refused_with_a_reason(data: bytes, reason: str) -> None:
+def test_an_unusable_state_file_is_refused_with_a_reason(data: bytes, reason: str) -> None:
     with pytest.raises(UnreadableState) as refused:
         decode_state(data)
     assert refused.value.message.startswith(reason)
@@ -167,7 +167,7 @@ async def test_what_did_not_change_is_not_written_again(tmp_path: Path) -> None:
     assert said == []
 
 
-async def test_a_change_is_saved_soon_without_being_told_to(tmp_path: Path) -> None:
+async def test_a_change_is_saved_soon_by_itself(tmp_path: Path) -> None:
     path, talk = tmp_path / "state.json", Talk()
     kept_file(path, talk, [])
     talk.say("two")
@@ -186,7 +186,7 @@ async def test_a_file_that_nobody_could_read_is_set_aside(tmp_path: Path) -> Non
     assert read_state(path) == talk.saved
 
 
-async def test_a_file_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
+async def test_a_write_error_is_reported_once(tmp_path: Path) -> None:
     said: list[str] = []
     (tmp_path / "folder").write_text("a file")
     talk = Talk()
@@ -210,7 +210,7 @@ def test_until_the_agent_is_ready_what_was_saved_stays_what_is_saved() -> None:
 # --- in a process of its own --------------------------------------------------------------------------
 
 
-def test_a_conversation_goes_on_after_a_restart(ostler: Ostler) -> None:
+def test_a_conversation_continues_after_a_restart(ostler: Ostler) -> None:
     path = ostler.work / "deep" / "state.json"
     with serving_agent(ostler, "-s", str(path), agent=scripted(ostler, BASIC)) as served:
         served.until_stable()
@@ -226,7 +226,7 @@ def test_a_conversation_goes_on_after_a_restart(ostler: Ostler) -> None:
     assert path.stat().st_mtime_ns == before
 
 
-def test_a_prompt_that_was_said_is_not_said_again_but_another_is(ostler: Ostler) -> None:
+def test_an_initial_prompt_is_not_repeated_but_a_new_one_is_sent(ostler: Ostler) -> None:
     file = ("--state-file", str(ostler.work / "state.json"))
     with serving_agent(ostler, *file, "-I", PROMPT, agent=scripted(ostler, BASIC)) as served:
         served.until_stable()
@@ -252,7 +252,7 @@ def test_a_prompt_that_was_said_is_not_said_again_but_another_is(ostler: Ostler)
         ('{"version": 999}', "unsupported state file version 999 (expected 1)"),
     ],
 )
-def test_a_broken_file_is_warned_of_and_the_agent_begins_anew(
+def test_a_broken_file_is_a_warning_and_the_agent_starts_over(
     ostler: Ostler, content: str, reason: str
 ) -> None:
     path = ostler.work / "state.json"
@@ -280,7 +280,7 @@ def test_after_a_restored_question_the_answer_comes_from_the_screen(ostler: Ostl
         assert served.messages == [("agent", "Before."), ("user", "And?"), HELLO]
 
 
-def test_a_signal_saves_and_it_goes_on(ostler: Ostler) -> None:
+def test_a_signal_saves_the_state_and_the_server_keeps_running(ostler: Ostler) -> None:
     path = ostler.work / "state.json"
     with serving_agent(ostler, "-s", str(path), agent=scripted(ostler, BASIC)) as served:
         served.until_stable()
@@ -322,7 +322,7 @@ def test_loading_and_saving_can_be_switched_off(ostler: Ostler) -> None:
     assert b"Hello!" in path.read_bytes()
 
 
-def test_where_the_file_cannot_be_is_said_before_the_agent_starts(ostler: Ostler) -> None:
+def test_an_impossible_path_is_reported_before_the_agent_starts(ostler: Ostler) -> None:
     (ostler.work / "file").write_text("")
     for path, said in (("file/state.json", "cannot be stored in"), (".", "is a directory")):
         ran = ostler("serve", "--port", "0", "--state-file", path, "--", "touch", "started")

@@ -39,7 +39,7 @@ def details(answer: Any) -> list[dict[str, str]]:
     return list(answer.json()["errors"])
 
 
-async def test_a_file_is_kept_below_a_folder_named_after_its_content(served: ServedAgent) -> None:
+async def test_a_file_is_stored_in_a_folder_named_after_its_hash(served: ServedAgent) -> None:
     answer = await upload(served, b"hello")
     path = served.uploads / hashlib.sha256(b"hello").hexdigest()[:16] / "a.txt"
     assert answer.content == (
@@ -93,7 +93,7 @@ async def test_only_the_last_part_of_a_name_counts(served: ServedAgent, name: st
         ('filename="a;\\"b.txt"', 'a;"b.txt'),
     ],
 )
-async def test_a_name_may_be_said_in_any_of_the_ways_that_clients_have(
+async def test_all_encodings_of_a_file_name_are_read(
     served: ServedAgent, disposition: str, name: str
 ) -> None:
     head = f'--x\r\nContent-Disposition: form-data; name="file"; {disposition}\r\n\r\n'

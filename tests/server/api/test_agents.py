@@ -131,7 +131,7 @@ async def test_a_start_that_is_sent_twice_starts_one_agent(tmp_path: Path) -> No
         assert reused.status_code == 422
 
 
-async def test_an_agent_that_has_ended_is_told_nothing_and_started_again(tmp_path: Path) -> None:
+async def test_an_ended_agent_gets_no_prompts_and_can_be_restarted(tmp_path: Path) -> None:
     async with serving_agents(tmp_path) as served:
         session = await start(served, initial_prompt="one")
         await until(served, session)
@@ -155,7 +155,7 @@ async def test_an_agent_that_has_ended_is_told_nothing_and_started_again(tmp_pat
         assert said[1:] == ["one", "you said: one", "two", "you said: two"]
 
 
-async def test_a_server_that_did_not_start_the_agent_must_be_told_how(tmp_path: Path) -> None:
+async def test_a_server_that_did_not_start_the_agent_needs_its_command(tmp_path: Path) -> None:
     async with serving_agents(tmp_path) as served:
         async with at_work(echo_agent(served.work), served.store) as agent:
             session = agent.session.id

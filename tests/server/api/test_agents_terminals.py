@@ -74,7 +74,7 @@ async def test_a_stream_ends_with_the_agent_and_says_how(tmp_path: Path) -> None
             assert "has ended: start it again" in answer.json()["detail"]
 
 
-async def test_a_viewer_that_reads_slowly_gets_the_screen_anew(tmp_path: Path) -> None:
+async def test_a_slow_viewer_gets_the_whole_screen_again(tmp_path: Path) -> None:
     async with serving_agents(tmp_path) as served:
         session = await start(served)
         await until(served, session)
@@ -85,7 +85,7 @@ async def test_a_viewer_that_reads_slowly_gets_the_screen_anew(tmp_path: Path) -
             await slow.until(lambda: "flooded" in slow.text)
 
 
-async def test_whoever_only_observes_may_watch_until_the_token_is_revoked(
+async def test_an_observer_can_watch_until_the_token_is_revoked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(auth, "CHECK_INTERVAL", 0.05)

@@ -104,7 +104,7 @@ async def test_a_blob_belongs_to_its_session(tmp_path: Path) -> None:
             await served.get(path, 404)
 
 
-async def test_no_answer_of_the_api_can_be_shown_as_a_page(tmp_path: Path) -> None:
+async def test_no_response_of_the_api_can_run_as_a_page(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         session = await served.new_session()
         for path in ("me", "sessions", f"sessions/{session}/export?format=html", "nothing", "sessions/none"):

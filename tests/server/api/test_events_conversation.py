@@ -35,7 +35,7 @@ async def test_a_prompt_becomes_a_run_that_can_be_followed_and_resumed_exactly(t
         assert not page["has_more"]
 
 
-async def test_a_question_is_answered_and_the_run_goes_on(tmp_path: Path) -> None:
+async def test_an_answered_question_continues_the_run(tmp_path: Path) -> None:
     @tool
     async def ask() -> NeedUser:
         return NeedUser(Question("Which colour?"))

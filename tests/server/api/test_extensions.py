@@ -162,7 +162,7 @@ async def test_the_catalogue_names_commands_tools_and_extensions_before_and_afte
         assert completed["arguments"] == ["one", "two"]
 
 
-async def test_a_project_s_extension_that_nobody_trusts_is_left_out_and_the_page_is_told_once(
+async def test_an_untrusted_project_extension_is_left_out_with_one_notice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(extension_setup, "has_terminal", lambda: True)
@@ -301,7 +301,7 @@ async def test_a_followed_session_stays_open_and_is_left_when_nobody_looks(
         assert (await served.get(f"sessions/{session}/live")) == {"values": {}, "open": False}
 
 
-async def test_a_session_that_another_process_goes_on_with_is_left_to_it(tmp_path: Path) -> None:
+async def test_a_session_that_another_process_continues_is_left_to_it(tmp_path: Path) -> None:
     async with serving(tmp_path, "mine") as served:
         session = await served.new_session("go")
         await served.rest(session)

@@ -62,7 +62,7 @@ async def test_a_prompt_that_another_process_has_left_in_the_inbox_starts_here(t
         assert (await served.rest(session)).status == "completed"
 
 
-async def test_a_session_that_is_only_kept_open_is_free_for_whoever_wants_it(tmp_path: Path) -> None:
+async def test_an_idle_open_session_can_be_taken_by_another_process(tmp_path: Path) -> None:
     async with serving(tmp_path, "mine") as served, asyncio.timeout(60):
         session = await served.new_session("go")
         await served.rest(session)
@@ -98,9 +98,7 @@ def test_what_tools_still_do_for_a_server_that_was_killed_is_ended_by_the_next(
         assert session["status"] == "cut"
 
 
-async def test_a_run_whose_server_was_killed_is_offered_and_goes_on_when_somebody_says_so(
-    ostler: Ostler, serve: Serve
-) -> None:
+async def test_a_run_of_a_killed_server_continues_on_request(ostler: Ostler, serve: Serve) -> None:
     silent = turn(say("half of "), trouble=Trouble("silence", after=2))
     vendor = serve(silent, turn("all of it"))
     with serve_process(ostler, *use(vendor)) as server:

@@ -42,7 +42,7 @@ async def test_models_say_whether_there_is_a_key_and_never_the_key(
         assert "ostler key set openai" in other["to_do"] and not other["ready"]
 
 
-async def test_where_no_model_can_answer_it_is_said_what_was_looked_for(tmp_path: Path) -> None:
+async def test_without_a_model_the_searched_sources_are_listed(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         found = await served.get("models")
         if found["default"]:

@@ -176,7 +176,7 @@ async def test_a_session_at_work_or_held_elsewhere_is_not_deleted(tmp_path: Path
         assert (await served.http.delete(f"sessions/{other}")).status_code == 204
 
 
-async def test_whoever_follows_all_sessions_is_told_of_forks_imports_and_deletions(tmp_path: Path) -> None:
+async def test_the_stream_of_all_sessions_reports_forks_imports_and_deletions(tmp_path: Path) -> None:
     async with serving(tmp_path, "done") as served:
         session = await finished(served, "go")
         exported = (await served.http.get(f"sessions/{session}/export")).content

@@ -121,7 +121,7 @@ def test_stop_and_keys_reach_the_agent(serve_alone: Serve, visit: Visit) -> None
     assert pressed.value.post_data_json == {"content": "\x1b[A", "type": "raw"}
 
 
-def test_files_are_uploaded_and_told_by_their_path(serve_alone: Serve, visit: Visit, tmp_path: Path) -> None:
+def test_files_are_uploaded_and_named_by_their_path(serve_alone: Serve, visit: Visit, tmp_path: Path) -> None:
     at = visit(alone(serve_alone()))
     paths = [tmp_path / "one.txt", tmp_path / "two.txt"]
     for path in paths:
@@ -145,7 +145,7 @@ def test_files_are_uploaded_and_told_by_their_path(serve_alone: Serve, visit: Vi
     expect(at.page.get_by_text("large.bin: file size exceeds 10MB limit")).to_be_visible()
 
 
-def test_what_went_wrong_is_said_and_stays(serve_alone: Serve, visit: Visit, ostler: Ostler) -> None:
+def test_errors_are_shown_and_stay(serve_alone: Serve, visit: Visit, ostler: Ostler) -> None:
     state = ostler.work / "state.json"
     state.write_text("no state")
     at = visit(alone(serve_alone("--state-file", str(state))))

@@ -42,7 +42,7 @@ PAGE = f"""<!doctype html><html><body onload="window.caught = 20"><img src="{ELS
 """
 
 
-def test_nothing_that_is_said_runs_or_is_fetched(start: Start, visit: Visit, ostler: Ostler) -> None:
+def test_message_content_is_neither_run_nor_fetched(start: Start, visit: Visit, ostler: Ostler) -> None:
     (ostler.work / "page.html").write_text(PAGE)
     command = "cat page.html #<script>window.caught = 30</script>"
     served = start(

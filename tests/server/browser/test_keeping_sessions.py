@@ -23,7 +23,7 @@ HIDE = """
 """
 
 
-def test_a_session_is_saved_deleted_and_brought_back(start: Start, visit: Visit, tmp_path: Path) -> None:
+def test_a_session_is_exported_deleted_and_imported(start: Start, visit: Visit, tmp_path: Path) -> None:
     served = start(turn("It was *written*."))
     at = visit(served)
     at.begin()
@@ -59,7 +59,7 @@ def test_a_session_is_saved_deleted_and_brought_back(start: Start, visit: Visit,
     expect(listed).to_have_count(1)
 
 
-def test_what_was_used_is_shown_by_day_model_and_session(start: Start, visit: Visit) -> None:
+def test_usage_is_shown_by_day_model_and_session(start: Start, visit: Visit) -> None:
     served = start(turn("One."), turn("Two."))
     at = visit(served)
     at.begin()

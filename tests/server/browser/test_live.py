@@ -143,7 +143,7 @@ def test_the_page_comes_back_by_itself_when_the_server_does(start: Start, visit:
     assert at.conversation.inner_text() == seen
 
 
-def test_a_run_that_was_cut_is_said_to_be_so_until_somebody_goes_on_with_it(
+def test_an_interrupted_run_is_marked_until_it_is_continued(
     start: Start, visit: Visit, ostler: Ostler
 ) -> None:
     text = halting()
@@ -169,7 +169,7 @@ def test_a_run_that_was_cut_is_said_to_be_so_until_somebody_goes_on_with_it(
     at.see_end()
 
 
-def test_whoever_says_something_sees_what_comes_of_it(start: Start, visit: Visit) -> None:
+def test_the_sender_of_a_message_sees_its_answer(start: Start, visit: Visit) -> None:
     served = start(turn("line\n\n" * 200), turn("The last answer."))
     at = visit(served)
     at.begin()

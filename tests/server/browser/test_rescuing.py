@@ -15,7 +15,7 @@ from tests.support.command import Ostler
 pytestmark = pytest.mark.long
 
 
-def test_another_model_goes_on_with_one_click(start: Start, visit: Visit) -> None:
+def test_one_click_continues_with_another_model(start: Start, visit: Visit) -> None:
     def answer(request: dict[str, Any]) -> Answer:
         if request["model"] == "gpt-4.1":
             return Refusal(400, "that model is gone", code="model_not_found")
@@ -139,7 +139,7 @@ def test_a_rule_that_was_remembered_is_seen_and_forgotten(start: Start, visit: V
     expect(at.answers.last).to_contain_text("Once more.")
 
 
-def test_earlier_messages_are_summarised_and_told_again(start: Start, visit: Visit) -> None:
+def test_earlier_messages_are_summarised_and_the_prompt_is_sent_again(start: Start, visit: Visit) -> None:
     def answer(request: dict[str, Any]) -> Answer:
         said = str(request["messages"][-1]["content"])
         if "ummar" in said or "ummar" in str(request["messages"][0]["content"])[:300]:

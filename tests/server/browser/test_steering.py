@@ -28,7 +28,7 @@ def in_a_command(start: Start, visit: Visit, command: str, *answers: str) -> tup
     return served, at
 
 
-def test_what_is_said_while_it_runs_is_queued_or_told_and_can_be_taken_back(
+def test_a_message_during_a_run_is_queued_or_steers_and_can_be_withdrawn(
     start: Start, visit: Visit, ostler: Ostler
 ) -> None:
     served, at = in_a_command(start, visit, WAITS, "The first.", "The second.")
@@ -61,7 +61,7 @@ def test_what_is_said_while_it_runs_is_queued_or_told_and_can_be_taken_back(
     assert not any("Not this." in one or "Then tis." in one for one in told)
 
 
-def test_a_run_is_stopped_and_goes_on(start: Start, visit: Visit) -> None:
+def test_a_run_is_stopped_and_continued(start: Start, visit: Visit) -> None:
     _, at = in_a_command(start, visit, "sleep 60", "Well then.")
     at.button("Stop").first.click()
     at.see_end("Stopped")

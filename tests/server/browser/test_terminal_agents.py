@@ -130,7 +130,7 @@ def test_control_sends_each_key_and_shows_it(start: Start, visit: Visit) -> None
     expect(agent.at.message).to_be_focused()
 
 
-def test_files_are_told_by_their_path(start: Start, visit: Visit, tmp_path: Path) -> None:
+def test_files_are_named_by_their_path(start: Start, visit: Visit, tmp_path: Path) -> None:
     served = start()
     agent = AgentVisitor(visit(served))
     agent.open(start_agent(served))
