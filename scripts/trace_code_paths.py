@@ -2,9 +2,9 @@
 
     python scripts/trace_code_paths.py [NAME]
 
-A file counts when one of its functions is called that is longer than 20 lines and has a branch. Only the
-vendor is fake: processes, pseudo-terminals, store and HTTP are real. Each process writes the files that it
-enters to a trace; merged by time, the traces are the path.
+A file counts when one of its functions is called that is longer than 20 lines and has a branch; not during
+an import. Only the vendor is fake: processes, pseudo-terminals, store and HTTP are real. Each process writes
+the files that it enters to a trace; merged by time, the traces are the path.
 """
 
 from __future__ import annotations
@@ -60,6 +60,15 @@ def counted_functions(path: str) -> frozenset[tuple[str, int]]:
 
 
 @cache
+def is_importing(frame: FrameType | None) -> bool:
+    """Whether a module is being imported: when that happens depends on what was loaded before."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
+
+
 def start_of(code: CodeType) -> int:
     """The offset at which a function or coroutine begins; one that is resumed is further on."""
     return next((one.offset for one in dis.get_instructions(code) if one.opname == "RESUME"), 0)
@@ -92,7 +101,8 @@ class Recorder:
         self._is_over = self._is_on and name == self._stop
         if not self._is_on or file in self._files:
             return
-        if (code.co_name, code.co_firstlineno) in counted_functions(code.co_filename):
+        is_counted = (code.co_name, code.co_firstlineno) in counted_functions(code.co_filename)
+        if is_counted and not is_importing(frame):
             self._files.add(file)
             with self._trace.open("a") as trace:
                 trace.write(f"{time.monotonic_ns()} {file}\n")
