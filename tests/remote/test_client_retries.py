@@ -66,7 +66,7 @@ async def test_a_server_that_stays_away_is_given_up(
     source = Source(ServerUnreachable("nobody is there"))
     parting = await run(source, terminal)
     assert parting.exit_code == 1
-    assert parting.text == "gave up after 0 s: nobody is there"
+    assert parting.message == "gave up after 0 s: nobody is there"
     assert source.asked >= 2
 
 
