@@ -112,8 +112,10 @@ class ToolRunner:
     ) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
-                for call, ready in running:  # these get their turn before the repeats
-                    tasks.create_task(self._execute_in_turn(call, ready, step))
+                for call, ready in running:
+                    turn = self._turn_of(ready.key)
+                    await turn.acquire()  # before its repeats, whichever task starts first
+                    tasks.create_task(self._execute_and_release(call, ready, step, turn))
                 for call, ready in repeats:
                     tasks.create_task(self._begin_and_execute(call, ready, step))
                 if self._harness.asker is not None:
@@ -168,9 +170,13 @@ class ToolRunner:
         else:
             await self.record_result(call, decision)
 
-    async def _execute_in_turn(self, call: CallState, ready: ApprovedCall, step: StepState) -> None:
-        async with self._turn_of(ready.key):
+    async def _execute_and_release(
+        self, call: CallState, ready: ApprovedCall, step: StepState, turn: asyncio.Lock
+    ) -> None:
+        try:
             await self._execute(call, ready, step)
+        finally:
+            turn.release()
 
     async def _begin_and_execute(self, call: CallState, ready: ApprovedCall, step: StepState) -> None:
         """Runs a call after any running one with the same key, whose result it may reuse."""
