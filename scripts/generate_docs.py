@@ -101,9 +101,8 @@ hook.
 ERRORS_INTRODUCTION = """\
 # Errors
 
-Every error is in this table, below the error that it is a kind of. A message says what happened, to what,
-and what to do. `kind` is the error's name in events. The exit code is for the command line, the status for
-HTTP.
+Every error is in this table, below the error that it is a kind of. A message says what happened, to what, and
+what to do. `kind` is the error's name in events. The exit code is for the command line, the status for HTTP.
 """
 
 

@@ -114,7 +114,7 @@ class ToolRunner:
             async with asyncio.TaskGroup() as tasks:
                 for call, ready in running:
                     turn = self._turn_of(ready.key)
-                    await turn.acquire()  # before any of its repeats
+                    await turn.acquire()  # before its repeats, whichever task starts first
                     tasks.create_task(self._execute_and_release(call, ready, step, turn))
                 for call, ready in repeats:
                     tasks.create_task(self._begin_and_execute(call, ready, step))

@@ -422,7 +422,7 @@ async def test_an_answer_to_a_process_that_died_is_refused_and_its_dialog_withdr
     state = await _state_elsewhere(session)
     assert await open_questions(store, state) == []
     answer = Answer(id="req_late", question=question.id, answer="yes")
-    with pytest.raises(UsageError, match="nobody waits for the answer any more"):
+    with pytest.raises(UsageError, match="nothing waits for the answer any more"):
         await submit_now(store, session.id, answer, World())
     assert await outcomes(session) == [("withdrawn", None)]
     asking.cancel()
