@@ -43,8 +43,7 @@ def test_a_key_that_is_piped_in_is_kept_and_used(ostler: Ostler, serve: Serve, c
     refused = ostler("-p", "--model", "openai/fake", "--base-url", vendor.chat_url, "hello")
     assert (refused.code, refused.out) == (2, "")
     assert (
-        refused.err
-        == f"ostler: {file} has keys and others can read it: run `chmod 600 {quote(str(file))}`\n"
+        refused.err == f"ostler: {file} has keys and others can read it: run `chmod 600 {quote(str(file))}`\n"
     )
 
 
