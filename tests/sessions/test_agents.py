@@ -216,7 +216,7 @@ def test_what_another_program_takes_away_is_told_when_it_stays(project: Path) ->
             "`tools` must be a list of names, or names separated by commas",
         ),
         ("description: d\ntools: [1]", "`tools` must be a list of names, or names separated by commas"),
-        ("description: {a: b}", "line 2: { has a meaning of its own here: put quotes around the text"),
+        ("description: {a: b}", "line 2: { has a special meaning here: put quotes around the text"),
     ],
 )
 def test_a_file_that_is_wrong_is_told_and_does_not_hide_another(
