@@ -24,7 +24,7 @@ from ostler.store.memory import MemoryStore
 from ostler.tools import builtin_tools
 from tests.support.running import Ran, run, started
 
-TOLD = "# Instructions from sub/AGENTS.md, for everything in sub\n\nUse tabs."
+ADDED = "# Instructions from sub/AGENTS.md, for everything in sub\n\nUse tabs."
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ async def go_on(session: Session, *paths: str) -> list[list[str]]:
 async def test_the_first_touch_tells_and_the_second_does_not(project: Path) -> None:
     script = [read("top.txt"), read("sub/one.txt"), read("sub/two.txt"), "done"]
     ran = await run(script, **equipment(project))
-    assert added_blocks(ran) == [[], [TOLD], []]
+    assert added_blocks(ran) == [[], [ADDED], []]
     first, second, _ = ran.all(ToolResultFact)
     assert "instructions" not in first.details
     assert list(second.details["instructions"]) == ["sub/AGENTS.md"]
@@ -93,7 +93,7 @@ async def test_the_first_touch_tells_and_the_second_does_not(project: Path) -> N
     ids=lambda call: call.name,
 )
 async def test_every_tool_that_names_a_path_counts(call: Call, project: Path) -> None:
-    assert added_blocks(await run([call, "done"], **equipment(project))) == [[TOLD]]
+    assert added_blocks(await run([call, "done"], **equipment(project))) == [[ADDED]]
 
 
 async def test_an_edit_counts(project: Path) -> None:
@@ -106,7 +106,7 @@ async def test_an_edit_counts(project: Path) -> None:
 
     ran = await run([read("sub/one.txt"), appears, "done"], **equipment(project))
     assert [result.failed for result in ran.all(ToolResultFact)] == [None, None]
-    assert added_blocks(ran) == [[], [TOLD]]
+    assert added_blocks(ran) == [[], [ADDED]]
 
 
 async def test_a_call_that_failed_tells_nothing(project: Path) -> None:
@@ -115,7 +115,7 @@ async def test_a_call_that_failed_tells_nothing(project: Path) -> None:
 
 async def test_parallel_calls_add_instructions_once(project: Path) -> None:
     ran = await run([[read("sub/one.txt"), read("sub/two.txt")], "done"], **equipment(project))
-    assert sorted(added_blocks(ran)) == [[], [TOLD]]
+    assert sorted(added_blocks(ran)) == [[], [ADDED]]
 
 
 async def test_a_long_result_does_not_push_the_instructions_out(project: Path) -> None:
@@ -132,7 +132,7 @@ async def test_known_instructions_survive_a_restart_and_a_fork(project: Path) ->
     again = await open_session(store, ran.session.id, ran.session.harness)
     assert await go_on(again, "sub/one.txt") == [[]]
     (project / "sub" / "AGENTS.md").write_text("Use spaces.\n")
-    assert await go_on(again, "sub/one.txt", "sub/two.txt") == [[TOLD.replace("tabs", "spaces")], []]
+    assert await go_on(again, "sub/one.txt", "sub/two.txt") == [[ADDED.replace("tabs", "spaces")], []]
     await again.close()
 
     copy = await fork(store, again.id, None, World())
@@ -146,7 +146,7 @@ async def test_an_earlier_branch_gets_the_instructions_again(project: Path) -> N
     ran = await run([read("sub/one.txt"), "done"], **equipment(project, store=store))
     prompt = next(fact.seq for fact in ran.facts if fact.type == "user_message")
     await store.submit(ran.session.id, Navigate(id="back", entry=prompt))
-    assert await go_on(ran.session, "sub/one.txt") == [[TOLD]]
+    assert await go_on(ran.session, "sub/one.txt") == [[ADDED]]
     assert (
         fold(await store.read(ran.session.id)).builder.instructions == ran.session.state.builder.instructions
     )
@@ -159,13 +159,13 @@ async def test_after_a_compaction_instructions_are_read_again(project: Path) -> 
     journal.record(Compacted("One file was read.", tuple(replaced), kept))
     await journal.commit()
     (project / "sub" / "AGENTS.md").write_text("Use spaces.\n")
-    assert await go_on(ran.session, "sub/two.txt") == [[TOLD.replace("tabs", "spaces")]]
+    assert await go_on(ran.session, "sub/two.txt") == [[ADDED.replace("tabs", "spaces")]]
 
 
 async def test_a_new_calibration_has_no_coefficient(project: Path) -> None:
     ran = await run([read("sub/one.txt"), "done"], **equipment(project))
     await ran.session.replace_history((Message("user", as_content("hello")),))
-    assert await go_on(ran.session, "sub/one.txt") == [[TOLD]]
+    assert await go_on(ran.session, "sub/one.txt") == [[ADDED]]
 
 
 async def test_a_child_session_gets_its_own_instructions(project: Path) -> None:
@@ -180,8 +180,8 @@ async def test_a_child_session_gets_its_own_instructions(project: Path) -> None:
     call = next(event.call for event in ran.all(ToolCalled) if event.name == "delegate")
     facts = await ran.session.journal.store.read(child_session(ran.session.id, call, 1))
     results = [fact.event for fact in facts if isinstance(fact.event, ToolResultFact)]
-    assert [_instructions(result) for result in results] == [[TOLD]]
-    assert added_blocks(ran)[0] == [TOLD]
+    assert [_instructions(result) for result in results] == [[ADDED]]
+    assert added_blocks(ran)[0] == [ADDED]
 
 
 async def test_problems_with_a_file_are_reported_once(project: Path, tmp_path: Path) -> None:

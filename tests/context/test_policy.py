@@ -135,7 +135,7 @@ async def what_is_reserved_is_free_in_every_request() -> None:
 
 
 async def results_sent(**rules: Any) -> list[bool]:
-    """Of four runs with one call each, the last one open: which results are told whole."""
+    """Of four runs with one call each, the last one open: which results are sent in full."""
     script = [part for n in range(4) for part in (Call("count", {"n": n}), f"answer {n}")]
     ran = await prompted(script, "a", "b", "c", "d", tool_history=rules)
     return [f"w{n}_20" in str(last_messages(ran)) for n in range(4)]
@@ -217,11 +217,11 @@ async def calls_of_a_tool_are_sent_in_full_if_required() -> None:
 
 @of("reasoning.keep")
 async def reasoning_of_older_answers_is_left_out() -> None:
-    for keep, told in ((None, 3), (1, 1), (0, 0)):
+    for keep, number in ((None, 3), (1, 1), (0, 0)):
         script = [Turn(f"{n}", reasoning="hm") for n in range(3)]
         ran = await prompted([*script, "done"], "a", "b", "c", "d", reasoning={"keep": keep})
         blocks = [block for message in last_messages(ran) for block in message.content]
-        assert sum(isinstance(block, Reasoning) for block in blocks) == told
+        assert sum(isinstance(block, Reasoning) for block in blocks) == number
 
 
 # --- results ----------------------------------------------------------------------------------------
@@ -254,19 +254,19 @@ async def a_long_result_is_cut_in_the_middle_and_kept_whole() -> None:
     assert (Results().characters, Results().lines) == (defaults.characters, defaults.lines)
     text = "a" * 500 + "b" * 500
     assert (await result_of(text))[0] == text
-    told, _ = await result_of(text, characters=100)
-    assert told.startswith("a" * 50 + "\n\n[… 900 characters left out; read blob:")
-    assert told.endswith("…]\n\n" + "b" * 50)
+    shortened, _ = await result_of(text, characters=100)
+    assert shortened.startswith("a" * 50 + "\n\n[… 900 characters left out; read blob:")
+    assert shortened.endswith("…]\n\n" + "b" * 50)
 
 
 @of("results.lines")
 async def a_result_of_many_lines_is_cut_in_the_middle() -> None:
     text = "\n".join(f"line {n}" for n in range(100))
     assert (await result_of(text))[0] == (await result_of(text, lines=100))[0] == text
-    told, _ = await result_of(text, lines=5)
-    assert told.splitlines()[:3] == ["line 0", "line 1", "line 2"]
-    assert told.splitlines()[-2:] == ["line 98", "line 99"]
-    assert len([line for line in told.splitlines() if line.startswith("line")]) == 5
+    shortened, _ = await result_of(text, lines=5)
+    assert shortened.splitlines()[:3] == ["line 0", "line 1", "line 2"]
+    assert shortened.splitlines()[-2:] == ["line 98", "line 99"]
+    assert len([line for line in shortened.splitlines() if line.startswith("line")]) == 5
 
 
 # --- summaries --------------------------------------------------------------------------------------

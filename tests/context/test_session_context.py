@@ -108,7 +108,9 @@ async def test_what_fences_take_is_no_room_either_when_it_is_time_to_compact() -
     ran = await run(compacting(steps(12, "done")), tools=[count], context=context(fences=(fence,)))
     assert ran.status == "completed" and ran.all(events.Compacted)
     traces = [called.trace for called in ran.all(events.ModelCalled) if called.purpose == "step"]
-    assert not [trace for trace in traces if "decisions" in trace], "what was told is not cut before"
+    assert not [trace for trace in traces if "decisions" in trace], (
+        "messages that were sent are not cut before"
+    )
 
 
 async def test_a_summary_builds_on_the_one_before() -> None:
@@ -464,7 +466,7 @@ async def test_steering_messages_are_required_like_the_prompt() -> None:
 
     @tool
     async def hear(context: Any) -> str:
-        """Hears somebody speak."""
+        """A subscriber."""
         await store.submit(context.session, Steer(id="s1", content=as_content("sow sage in rows")))
         for _ in range(50):
             await asyncio.sleep(0)

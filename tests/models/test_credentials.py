@@ -41,7 +41,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def keyring_of_test(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """A keyring of our own: that of the machine is nobody's business here."""
+    """A keyring of our own, so that the machine's is not used."""
     kept: dict[str, str] = {}
     monkeypatch.setattr("keyring.get_password", lambda service, name: kept.get(f"{service} {name}"))
     return kept

@@ -25,8 +25,8 @@ PICTURE, DOCUMENT = Image("image/png", "UElY"), File("application/pdf", "a.pdf",
 every_wire = pytest.mark.parametrize("wire", NAMES)
 
 
-def model_of(wire: Wire, **said: Any) -> Any:
-    catalogue = Catalogue({NAMES[wire]: said}) if said else None
+def model_of(wire: Wire, **override: Any) -> Any:
+    catalogue = Catalogue({NAMES[wire]: override}) if override else None
     return load_model(NAMES[wire], api_key=KEY, environment={}, catalogue=catalogue)
 
 
@@ -100,9 +100,9 @@ def test_a_model_without_tool_support_gets_no_tools(wire: Wire) -> None:
 def test_unreadable_blocks_are_replaced_and_reported(wire: Wire) -> None:
     result = Message("tool", (ToolResult("call_a", "read", (Text("a"), PICTURE)),))
     messages = (user("Look", PICTURE, DOCUMENT), CALLED, result)
-    shown = json.dumps(body_of(model_of(wire), *messages))
-    assert shown.count("UElY") == 2
-    assert ("UERG" in shown) == (wire != "chat")
+    body = json.dumps(body_of(model_of(wire), *messages))
+    assert body.count("UElY") == 2
+    assert ("UERG" in body) == (wire != "chat")
     blind = model_of(wire, input=["text"])
     body = json.dumps(body_of(blind, *messages))
     assert "UElY" not in body and "UERG" not in body
@@ -136,7 +136,7 @@ def test_a_picture_in_an_answer_is_omitted_for_a_model_without_vision() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said", "shown"),
+    ("name", "override", "sends_images"),
     [
         ("deepseek/deepseek-v4-pro", {}, False),
         ("deepseek/deepseek-v4-pro", {"input": ["text", "image"]}, True),
@@ -147,9 +147,11 @@ def test_a_picture_in_an_answer_is_omitted_for_a_model_without_vision() -> None:
         ("groq/unheard-of", {}, True),
     ],
 )
-def test_images_are_sent_to_models_with_vision(name: str, said: dict[str, Any], shown: bool) -> None:
-    model: Any = load_model(name, api_key=KEY, environment={}, catalogue=Catalogue({name: said}))
-    assert (b"UElY" in model.body(request_of(user("Look", PICTURE)))) == shown
+def test_images_are_sent_to_models_with_vision(
+    name: str, override: dict[str, Any], sends_images: bool
+) -> None:
+    model: Any = load_model(name, api_key=KEY, environment={}, catalogue=Catalogue({name: override}))
+    assert (b"UElY" in model.body(request_of(user("Look", PICTURE)))) == sends_images
 
 
 @every_wire
@@ -165,13 +167,13 @@ def test_settings_in_code_override_the_user_and_the_catalogue(wire: Wire) -> Non
     settings = ModelProfile(
         input=("text", "image"), reasons=True, reasoning_levels=("low",), tools=True, output_limit=50
     )
-    said = {"input": ["text"], "reasoning": False, "reasoning_levels": ["high"], "tools": False}
+    override = {"input": ["text"], "reasoning": False, "reasoning_levels": ["high"], "tools": False}
     model: Any = load_model(
         NAMES[wire],
         api_key=KEY,
         environment={},
         settings=settings,
-        catalogue=Catalogue({NAMES[wire]: said}),
+        catalogue=Catalogue({NAMES[wire]: override}),
     )
     body = body_of(model, user("Look", PICTURE), reasoning="high", tools=(READ,))
     assert reasoning_in(body) == LOWEST[wire]
@@ -179,7 +181,7 @@ def test_settings_in_code_override_the_user_and_the_catalogue(wire: Wire) -> Non
 
 
 @pytest.mark.parametrize(
-    ("said", "level", "fields"),
+    ("override", "level", "fields"),
     [
         ({}, None, {}),
         ({}, "off", {}),
@@ -194,9 +196,9 @@ def test_settings_in_code_override_the_user_and_the_catalogue(wire: Wire) -> Non
 )
 @pytest.mark.parametrize("name", ["azure/mydeploy", "azure/gpt-4-is-what-we-call-it"])
 def test_a_deployment_has_the_fields_that_the_user_sets(
-    name: str, said: dict[str, Any], level: str | None, fields: Any
+    name: str, override: dict[str, Any], level: str | None, fields: Any
 ) -> None:
-    catalogue = Catalogue({name: {"reasoning": True} | said if "gpt" in name and said else said})
+    catalogue = Catalogue({name: {"reasoning": True} | override if "gpt" in name and override else override})
     model: Any = load_model(
         name, api_key=KEY, base_url="https://mine.example/openai/v1", environment={}, catalogue=catalogue
     )

@@ -48,7 +48,7 @@ async def test_every_status_has_its_failure(wire: Wire, status: int) -> None:
     assert "the vendor's own words" in failure.message and str(status) in failure.message
     assert failure.request_id == "req_0001"
     assert not failure.stream_opened
-    assert answer.failure.usage == NOTHING_USED, "nobody charges for a refusal"
+    assert answer.failure.usage == NOTHING_USED, "a refusal is free of charge"
 
 
 @every_wire
@@ -342,7 +342,7 @@ async def test_any_error_of_a_transport_becomes_a_failure(wire: Wire) -> None:
     assert failure.kind == "stream_broken" and "wires crossed" in failure.message
 
 
-# The first loop takes its idle connection with it, as it does for whoever calls `asyncio.run` twice.
+# The first loop takes its idle connection with it, as it does if `asyncio.run` is called twice.
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @every_wire
 def test_one_model_may_be_used_on_one_loop_after_another(wire: Wire) -> None:

@@ -65,7 +65,7 @@ def test_a_refusal_explains_how_to_allow_the_call() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "shown"),
+    ("arguments", "text"),
     [
         ({"timeout": 3, "command": "ls -la"}, "ls -la"),
         ({"content": "x", "path": "a.txt"}, "a.txt"),
@@ -86,8 +86,8 @@ def test_a_refusal_explains_how_to_allow_the_call() -> None:
     ],
     ids=str,
 )
-def test_a_preview_shows_the_main_argument(arguments: dict[str, object] | str, shown: str) -> None:
-    assert preview("weather", arguments) == shown
+def test_a_preview_shows_the_main_argument(arguments: dict[str, object] | str, text: str) -> None:
+    assert preview("weather", arguments) == text
 
 
 def test_a_long_command_is_cut_at_a_character() -> None:

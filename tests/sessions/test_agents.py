@@ -216,7 +216,7 @@ def test_restrictions_of_other_programs_are_reported_as_ignored(project: Path) -
             "`tools` must be a list of names, or names separated by commas",
         ),
         ("description: d\ntools: [1]", "`tools` must be a list of names, or names separated by commas"),
-        ("description: {a: b}", "line 2: { has a meaning of its own here: put quotes around the text"),
+        ("description: {a: b}", "line 2: { has a special meaning here: put quotes around the text"),
     ],
 )
 def test_an_invalid_file_is_reported_and_does_not_hide_another(

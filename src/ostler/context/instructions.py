@@ -245,7 +245,7 @@ def shared_folder() -> Path:
     return own_folder() if home is None else home / ".agents"
 
 
-TOLD = "instructions"
+INSTRUCTIONS_DETAIL = "instructions"
 """In a result's details: the instruction files added to it, with their digests."""
 
 
@@ -276,6 +276,8 @@ def nested_instructions(cwd: Path, say: Callable[[str], None] = lambda text: Non
             heading = f"# Instructions from {name}, for everything in {Path(name).parent}"
             content.append(Text(f"{heading}\n\n{source.text}"))
             digests[name] = source.digest
-        return msgspec.structs.replace(finished, content=tuple(content), details={**details, TOLD: digests})
+        return msgspec.structs.replace(
+            finished, content=tuple(content), details={**details, INSTRUCTIONS_DETAIL: digests}
+        )
 
     return Hook("after_tool", add_instructions, name="nested instructions")

@@ -66,7 +66,7 @@ def read_front_matter(text: str) -> Document:
         return Document({}, "\n".join(lines))
     end = next((number for number, line in enumerate(lines) if number and line.rstrip(" \t") == "---"), 0)
     if not end:
-        raise InvalidFrontMatter(1, "the front matter that begins here has no end: a line `---` is missing")
+        raise InvalidFrontMatter(1, "the front matter has no end: a line `---` is missing")
     return Document(_Reader(lines[:end]).table(0, 0), "\n".join(lines[end + 1 :]))
 
 
@@ -99,10 +99,10 @@ class _Reader:
         while (line := self._next_line()) and line[0] == indent:
             key = _KEY.fullmatch(line[1])
             if key is None:
-                raise self._error("`name: value` is expected here, with a space behind the colon")
+                raise self._error("expected `name: value` here, with a space after the colon")
             name = key[1] if key[1][0] not in "\"'" else key[1][1:-1]
             if name in fields:
-                raise self._error(f"{name!r} is there for the second time")
+                raise self._error(f"{name!r} is defined twice")
             self._at += 1
             fields[name] = self._value(key[2] or "", indent, depth, behind_name=True)
         self._check_indent(line, indent)
@@ -172,7 +172,7 @@ class _Reader:
                 if width <= indent or _indent(line) < width:
                     break
                 if widest_blank > width:
-                    raise self._error("the text begins with a line of spaces that are too many")
+                    raise self._error("the text begins with a line of too many spaces")
             elif not width:
                 widest_blank = max(widest_blank, len(line))
                 line = ""
@@ -193,7 +193,7 @@ class _Reader:
         while (closed := _CLOSING[quote].match(piece)) is None:
             pieces.append(piece)
             if quote == '"' and _ENDS_IN_ESCAPE.search(piece):
-                raise self._error("a backslash at the end of a line is not understood")
+                raise self._error("a backslash at the end of a line is not supported")
             if not self._goes_on(indent):
                 raise self._error(f"the text has no {quote} at its end")
             piece = self._lines[self._at].strip(" \t")
@@ -221,7 +221,7 @@ class _Reader:
     def _check_end(self, text: str) -> None:
         rest = text.lstrip(" \t")
         if rest and (rest == text or rest[0] != "#"):
-            raise self._error("there is more behind the end of the value: put quotes around all of it")
+            raise self._error("there is text after the end of the value: put quotes around all of it")
 
     def _list_in_a_line(self, text: str) -> list[Value]:
         items: list[Value] = []
@@ -255,7 +255,7 @@ class _Reader:
 
     def _check_plain(self, text: str, *, may_have_colons: bool) -> None:
         if _OWN_MEANING.match(text):
-            raise self._error(f"{text[0]} has a meaning of its own here: put quotes around the text")
+            raise self._error(f"{text[0]} has a special meaning here: put quotes around the text")
         if not may_have_colons and _COLON.search(text):
             raise self._error("a text with a colon in it needs quotes here")
 

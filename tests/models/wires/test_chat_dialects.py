@@ -144,8 +144,8 @@ def test_reasoning_is_replayed_to_providers_that_want_it(
 ) -> None:
     called = thought(provider, field, ToolCall("call12345", "read", "{}"))
     result = Message("tool", (ToolResult("call12345", "read", (Text("a"),)),))
-    said = thought(provider, field, Text("Yes."))
-    messages = sent(provider, "m", user("Hi"), called, result, said, user("And?"))["messages"]
+    answer = thought(provider, field, Text("Yes."))
+    messages = sent(provider, "m", user("Hi"), called, result, answer, user("And?"))["messages"]
     assert (messages[1].get(field), messages[3].get(field)) == (with_calls, without)
 
 

@@ -266,9 +266,9 @@ def test_files_become_text_documents_urls_or_placeholders() -> None:
 
 
 async def test_pictures_and_documents_of_tools_stay_with_their_results() -> None:
-    shown = (Text("Here:"), Image("image/png", PIXEL), File("application/pdf", "a.pdf", "JVBERi0="))
+    media = (Text("Here:"), Image("image/png", PIXEL), File("application/pdf", "a.pdf", "JVBERi0="))
     results = (
-        ToolResult("call_a", "read", shown),
+        ToolResult("call_a", "read", media),
         ToolResult("call_b", "read", (Image("image/png", PIXEL),), failed=True),
     )
     async with FakeVendor([turn("ok")]) as vendor:

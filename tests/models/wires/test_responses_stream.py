@@ -44,7 +44,7 @@ TURNS = {
         Think(("Let me ", "see."), "sealed-1"), "The answer.", usage=Usage(3, 9, reasoning_tokens=4)
     ),
     "reasoning and call": turn(Think(("Hm.",), "sealed-2"), call("read", {"path": "é"}, id="call_1")),
-    "reasoning that is not shown": turn(Think(redacted="sealed-3"), "Yes."),
+    "redacted reasoning": turn(Think(redacted="sealed-3"), "Yes."),
     "no arguments": turn(call("read", "", id="call_1")),
     "cut": turn("It was a dark and", stop="length"),
     "a call that was cut": turn(Call("read", ('{"path": "a', "b"), "call_1"), stop="length"),
@@ -159,7 +159,7 @@ THOUGHT = {
     "encrypted_content": "sealed",
 }
 CALL = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "read", "arguments": '{"a":1}'}
-SAID = {
+MESSAGE = {
     "type": "message",
     "id": "msg_1",
     "content": [{"type": "output_text", "text": "Hello", "annotations": []}],
@@ -194,7 +194,7 @@ async def test_plain_reasoning_is_streamed_but_not_replayed() -> None:
 async def test_text_missing_in_deltas_comes_with_the_end_of_the_item(named: bool) -> None:
     answer = await read(
         delta("output_text", "Hel"),
-        done(SAID),
+        done(MESSAGE),
         done(THOUGHT, 1),
         added(CALL | {"arguments": ""}, 2),
         delta("function_call_arguments", '{"a"', item=2),
@@ -202,31 +202,31 @@ async def test_text_missing_in_deltas_comes_with_the_end_of_the_item(named: bool
         completed(),
         named=named,
     )
-    said, thought, called = answer.done.content
-    assert said == Text("Hello") and called == ToolCall("call_1", "read", '{"a":1}')
+    text_block, thought, called = answer.done.content
+    assert text_block == Text("Hello") and called == ToolCall("call_1", "read", '{"a":1}')
     assert isinstance(thought, Reasoning) and thought.text == "One.\n\nTwo."
     inputs = [event.text for event in answer.events if isinstance(event, ToolInputDelta)]
     assert inputs == ['{"a"', ":1}"]
 
 
 async def test_the_end_of_an_item_overrides_its_deltas() -> None:
-    content = (await read(delta("output_text", "Help"), done(SAID), completed())).done.content
+    content = (await read(delta("output_text", "Help"), done(MESSAGE), completed())).done.content
     assert content == (Text("Hello"),)
 
 
 async def test_items_that_come_only_with_the_final_event_are_read() -> None:
-    answer = await read(completed(output=[SAID, CALL]))
+    answer = await read(completed(output=[MESSAGE, CALL]))
     assert answer.done.content == (Text("Hello"), ToolCall("call_1", "read", '{"a":1}'))
     assert answer.done.stop_reason == "tool_calls"
 
 
 async def test_a_source_may_be_a_file_and_is_named_once() -> None:
     annotation = {"type": "file_citation", "file_id": "file_1", "filename": "a.pdf", "index": 3}
-    text = SAID["content"][0] | {"annotations": [annotation]}  # type: ignore[index, operator]
+    text = MESSAGE["content"][0] | {"annotations": [annotation]}  # type: ignore[index, operator]
     answer = await read(
         delta("output_text", "Hello"),
         {"type": "response.output_text.annotation.added", "annotation": annotation, "output_index": 0},
-        done(SAID | {"content": [text]}),
+        done(MESSAGE | {"content": [text]}),
         completed(),
     )
     sources = [event for event in answer.events if isinstance(event, SourceCited)]
@@ -236,11 +236,14 @@ async def test_a_source_may_be_a_file_and_is_named_once() -> None:
 async def test_an_item_of_another_kind_is_warned_of_and_its_reasoning_not_replayed() -> None:
     search = {"type": "web_search_call", "id": "ws_1", "status": "completed", "arguments": {"q": []}}
     answer = await read(
-        done(THOUGHT), added(search, 1), done(search, 1), done(search, 2), done(SAID, 3), completed()
+        done(THOUGHT), added(search, 1), done(search, 1), done(search, 2), done(MESSAGE, 3), completed()
     )
-    thought, said = answer.done.content
+    thought, text_block = answer.done.content
     assert (
-        isinstance(thought, Reasoning) and thought.text and thought.opaque is None and said == Text("Hello")
+        isinstance(thought, Reasoning)
+        and thought.text
+        and thought.opaque is None
+        and text_block == Text("Hello")
     )
     (warning,) = [event for event in answer.events if isinstance(event, Warned)]
     assert "web_search_call" in warning.text and warning.call == "mc_1"
@@ -260,8 +263,8 @@ async def test_what_follows_the_end_is_not_read() -> None:
 
 
 async def test_the_phase_of_a_message_is_replayed_to_its_own_model() -> None:
-    said = (await read(done(SAID | {"phase": "commentary"}), completed())).done.content[0]
-    request = request_of(user("Hi"), Message("assistant", (said,)), user("Go on"))
+    text_block = (await read(done(MESSAGE | {"phase": "commentary"}), completed())).done.content[0]
+    request = request_of(user("Hi"), Message("assistant", (text_block,)), user("Go on"))
     async with FakeVendor([turn("ok"), turn("ok")]) as vendor:
         await ask(vendor, request)
         await ask(vendor, request, model="gpt-5.2")
