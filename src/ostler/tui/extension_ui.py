@@ -97,7 +97,7 @@ _MOST_RENDERINGS = 64
 
 
 class Renderings:
-    """Shows the last rendering while the next is made, at its own rate. Only visible ones are renewed."""
+    """Shows the last rendering while the next one runs, at its own rate. Only visible ones are renewed."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
@@ -252,7 +252,7 @@ class ExtensionViews:
         if self.host is None or not self.host.ui.panel_key(self._session.id, panel, key, text):
             self._take(panel, None)  # its extension is gone
 
-    def look_at_size(self) -> None:
+    def report_size(self) -> None:
         """Called before each frame: reports a new size of the terminal."""
         size = self._front_end.size()
         if size != self._size and self._size != (0, 0) and self.host is not None:

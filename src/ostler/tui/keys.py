@@ -145,7 +145,7 @@ def _bind_line(tui: TerminalUI, keys: KeyBindings) -> None:
 
     @keys.add("tab")
     def complete(event: KeyPressEvent) -> None:
-        composer.popup.complete_when_found()
+        composer.popup.complete_when_ready()
 
     @keys.add("c-r", filter=~vi_navigation_mode)
     def search(event: KeyPressEvent) -> None:
