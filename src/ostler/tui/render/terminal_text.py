@@ -169,12 +169,9 @@ def _changed(pen: Pen, parameters: str) -> Pen:
         elif code in ("38", "48"):
             color = _taken_color(codes)
             pen = _colored(pen, f"{code};{color}" if color else "", is_background=code == "48")
-        elif code in ("39", "49"):
-            pen = _colored(pen, "", is_background=code == "49")
-        elif re.fullmatch("3[0-7]|9[0-7]", code):
-            pen = _colored(pen, code, is_background=False)
-        elif re.fullmatch("4[0-7]|10[0-7]", code):
-            pen = _colored(pen, code, is_background=True)
+        elif re.fullmatch("(?:3|4|9|10)[0-7]|[34]9", code):
+            color = "" if code in ("39", "49") else code
+            pen = _colored(pen, color, is_background=code.startswith(("4", "10")))
     return pen
 
 
