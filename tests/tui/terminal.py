@@ -109,16 +109,19 @@ class Terminal:
 
     def screen(self) -> str:
         """What is visible now, without blanks at the end of rows; not in the middle of a frame."""
+        self._finish_frame()
+        return _trimmed(self._emulator.text())
+
+    def everything(self) -> str:
+        """The screen and the scrollback; not in the middle of a frame."""
+        self._finish_frame()
+        return _trimmed(self._emulator.contents())
+
+    def _finish_frame(self) -> None:
         self._read(0)
         limit = time.monotonic() + 1
         while self._emulator.mode(2026) and time.monotonic() < limit:
             self._read(0.02)
-        return _trimmed(self._emulator.text())
-
-    def everything(self) -> str:
-        """The screen and the scrollback."""
-        self._read(0)
-        return _trimmed(self._emulator.contents())
 
     def cells(self) -> list[list[Cell]]:
         """What is visible now, row by row; not in the middle of a frame."""

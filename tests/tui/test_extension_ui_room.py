@@ -276,7 +276,7 @@ async def test_a_configured_theme_applies_while_its_extension_is_loaded() -> Non
         colors = terminal.tui.colors()
         assert colors is not None
         assert colors.accent == "#0000ff"
-        front_end.see_background(dark=False)  # the terminal answered late
+        front_end.set_background(dark=False)  # the terminal answered late
         colors = terminal.tui.colors()
         assert colors is not None
         assert colors.accent == "#0000aa"

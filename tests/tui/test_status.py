@@ -60,8 +60,8 @@ async def test_usage_of_children_counts_toward_the_meters_and_the_budget(session
     journal.record(events.ChildEnded("", "ses_c", "completed", Totals(usage=used(1000, 0.25))), run="")
     await journal.commit()
     later = MeterReader(session, activity)
-    await later.look_back()
-    await meter.look_back()
+    await later.count_earlier_usage()
+    await meter.count_earlier_usage()
     assert (later.read().tokens, later.read().cost) == (1000, 0.25)
     assert meter.read().tokens == 0, "later usage arrives by events"
     meter.take(events.ChildEnded("c", "ses_d", "completed", Totals(usage=used(10, 0.5))))
@@ -94,7 +94,7 @@ async def test_usage_of_a_driven_agent_counts_once_live_and_restored(tmp_path: P
     await session.prompt((Text("go"),))
     assert live == [((1010, 0.75), 0.75)]
     later = MeterReader(session, Activity(TranscriptView()))
-    await later.look_back()
+    await later.count_earlier_usage()
     assert totals(meter) == totals(later) == (1020, 1.25)
 
 

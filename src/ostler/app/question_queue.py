@@ -113,18 +113,18 @@ _CHILD_EVENTS = {
 
 
 def event_in_child(event: ChildEvent) -> tuple[str, QuestionAsked | QuestionAnswered | ChildStarted] | None:
-    """The question, answer or start of a child in an event of a child, also of its children; with the id of
-    the child. Facts of children arrive as the lines they are stored as."""
+    """The question, answer or start of a child in the event of a child, and the child's id."""
     if isinstance(event.event, ChildEvent):
         return event_in_child(event.event)
-    if isinstance(event.event, Event) or not any(
-        f'"{type}"'.encode() in event.line() for type in _CHILD_EVENTS
-    ):
+    if isinstance(event.event, Event):
         return None
-    fact = msgspec.json.decode(event.line())
-    if fact["type"] == "child_event":
+    line = event.line()  # facts arrive as the lines they are stored as
+    if not any(f'"{name}"'.encode() in line for name in _CHILD_EVENTS):
+        return None
+    fact = msgspec.json.decode(line)
+    if fact.get("type") == "child_event":
         return event_in_child(msgspec.convert(fact, ChildEvent))
-    event_class = _CHILD_EVENTS.get(fact["type"])
+    event_class = _CHILD_EVENTS.get(fact.get("type"))
     return (event.child, msgspec.convert(fact, event_class)) if event_class else None
 
 
@@ -147,8 +147,7 @@ class QuestionQueue:
         return self._askers.get(question, "")
 
     def with_child_questions(self, batch: Sequence[Fact | Event]) -> Sequence[Fact | Event]:
-        """The events, and after each event of a child the question or answer in it: people answer questions
-        of children as if the session had asked them."""
+        """The events, and after each event of a child the question or answer in it."""
         events: list[Fact | Event] = []
         for one in batch:
             events.append(one)

@@ -1,1 +1,1 @@
-"""The terminal face: one session in the terminal's own scrollback, with the open tail below it."""
+"""The terminal UI: one session in the terminal's own scrollback, with the open tail below it."""

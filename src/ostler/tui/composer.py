@@ -212,7 +212,7 @@ class Composer:
         self.has_typed = True
         self._tui.notice = ""
         if self._has_popup or "/" in self.line.text or "@" in self.line.text:
-            self.popup.look()
+            self.popup.update()
 
     # --- sending ----------------------------------------------------------------------------------------
 

@@ -200,4 +200,4 @@ def give_keys_to_extensions(tui: TerminalUI) -> None:
     ANSI_SEQUENCES.update(dict.fromkeys(_MODIFIED_KEYS, Keys.Ignore))
     application = tui.app.application
     application.key_processor = ExtensionKeys(application.key_processor, tui)
-    application.before_render += lambda _: tui.extensions.look_at_size()
+    application.before_render += lambda _: tui.extensions.report_size()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from ostler.extensions.host import ExtensionHost
     from ostler.tui.command_context import CommandContext
 
-View = TypeVar("View", StatusView, WidgetView)
 MOST_ROWS = 1000
 """Rows of content that scrolls, at most."""
 
@@ -97,7 +96,7 @@ _MOST_RENDERINGS = 64
 
 
 class Renderings:
-    """Shows the last rendering while the next is made, at its own rate. Only visible ones are renewed."""
+    """Shows the last rendering while the next one runs, at its own rate. Only visible ones are renewed."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
@@ -252,7 +251,7 @@ class ExtensionViews:
         if self.host is None or not self.host.ui.panel_key(self._session.id, panel, key, text):
             self._take(panel, None)  # its extension is gone
 
-    def look_at_size(self) -> None:
+    def report_size(self) -> None:
         """Called before each frame: reports a new size of the terminal."""
         size = self._front_end.size()
         if size != self._size and self._size != (0, 0) and self.host is not None:
@@ -279,9 +278,9 @@ class ExtensionViews:
         return self._framed([msgspec.convert(self._values[name], BarView)], width, max(1, most // 2))
 
     def _widgets(self, placement: str, width: int, most: int) -> list[str]:
-        views = [one for one in self._views("widget:", WidgetView) if one.placement == placement]
-        views.sort(key=lambda one: (one.priority, one.order))
-        return self._framed(views, width, max(1, most // 2))
+        views = [msgspec.convert(one, WidgetView) for one in self._named("widget:")]
+        views = sorted(views, key=lambda one: (one.priority, one.order))
+        return self._framed([one for one in views if one.placement == placement], width, max(1, most // 2))
 
     def _framed(self, views: Sequence[BarView], width: int, most: int) -> list[str]:
         """Widgets, one below the other; each leaves room for the others."""
@@ -316,15 +315,16 @@ class ExtensionViews:
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes for the status row, in order."""
-        views = sorted(self._views("status:", StatusView), key=lambda one: (one.priority, one.order))
+        views = [msgspec.convert(one, StatusView) for one in self._named("status:")]
+        views = sorted(views, key=lambda one: (one.priority, one.order))
         return tuple(cut(text, _LONGEST_NOTE) for one in views if (text := one_line(plain(one.text))))
 
     @property
     def visibility(self) -> Visibility:
         return msgspec.convert(self._values.get("visibility", {}), Visibility)
 
-    def _views(self, prefix: str, kind: type[View]) -> list[View]:
-        return [msgspec.convert(one, kind) for name, one in self._values.items() if name.startswith(prefix)]
+    def _named(self, prefix: str) -> list[Any]:
+        return [value for name, value in self._values.items() if name.startswith(prefix)]
 
     # --- the line itself --------------------------------------------------------------------------------
 

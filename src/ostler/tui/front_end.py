@@ -61,10 +61,10 @@ class StrayOutput:
         reader = threading.Thread(target=self._read, args=(reading, loop), daemon=True, name="stray-output")
         reader.start()
         try:
-            self._lead_to(self._pipe)
+            self._redirect(self._pipe)
             yield
         finally:
-            self._lead_to(self._terminal)
+            self._redirect(self._terminal)
             os.close(self._pipe)
             os.close(self._terminal)
             self._pipe = self._terminal = -1
@@ -78,13 +78,13 @@ class StrayOutput:
         if self._pipe == -1:
             yield
             return
-        self._lead_to(self._terminal)
+        self._redirect(self._terminal)
         try:
             yield
         finally:
-            self._lead_to(self._pipe)
+            self._redirect(self._pipe)
 
-    def _lead_to(self, descriptor: int) -> None:
+    def _redirect(self, descriptor: int) -> None:
         for stream in (sys.stdout, sys.stderr):
             if not stream.closed:  # an extension may have done that
                 stream.flush()
@@ -244,7 +244,7 @@ class TuiFrontEnd:
         self._theme = theme
         self._recolor()
 
-    def see_background(self, *, dark: bool) -> None:
+    def set_background(self, *, dark: bool) -> None:
         """Takes a late answer about the terminal's background."""
         if dark is not self.is_dark:
             self.is_dark = dark

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prompt_toolkit.filters import (
     Condition,
@@ -100,77 +100,53 @@ def _bind_panels(tui: TerminalUI, keys: KeyBindings) -> None:
                 tui.panels.key(one)
 
 
+def _bind(keys: KeyBindings, sequence: str, action: Callable[[], None], **options: Any) -> None:
+    keys.add(*sequence.split(), **options)(lambda event: action())
+
+
 def _bind_line(tui: TerminalUI, keys: KeyBindings) -> None:
     composer, line = tui.composer, tui.composer.line
 
     def free(name: str) -> Condition:
         return Condition(lambda: not tui.panels.takes(name))
 
-    # With a filter, so that Escape alone acts at once where it has a meaning of its own. `alt_in_vi` handles
-    # keys with Alt in vi's insert mode.
-    with_alt = emacs_mode
+    def new_line() -> None:
+        line.buffer.newline(copy_margin=False)
+
+    def show_last() -> None:
+        composer.soon(history_viewer.HistoryViewer(tui).last())
+
+    # With a filter, so that Escape alone acts at once where it has a meaning of its own. `alt` handles keys
+    # with Alt in vi's insert mode.
+    _bind(keys, "escape enter", new_line, filter=emacs_mode)
+    _bind(keys, "escape s", composer.steer, filter=emacs_mode)
+    _bind(keys, "c-j", new_line)
+    _bind(keys, "up", composer.up)
+    _bind(keys, "c-p", composer.up)
+    _bind(keys, "down", composer.down)
+    _bind(keys, "c-n", composer.down)
+    _bind(keys, "s-tab", lambda: composer.soon(composer.thinking.next()))
+    _bind(keys, "tab", lambda: composer.popup.complete_when_ready())
+    _bind(keys, "c-r", composer.search.open, filter=~vi_navigation_mode)
+    _bind(keys, "c-v", lambda: composer.soon(composer.paste_clipboard()), filter=~vi_navigation_mode)
+    # Eager, so that a panel does not get them as letters.
+    _bind(keys, "c-x", composer.chords.open, filter=free("ctrl+x"), eager=True)
+    _bind(keys, "c-t", tui.show_thoughts, filter=~vi_navigation_mode & free("ctrl+t"), eager=True)
+    _bind(keys, "c-o", show_last, filter=~vi_navigation_mode & free("ctrl+o"), eager=True)
 
     @keys.add("enter")
     def submit(event: KeyPressEvent) -> None:
         composer.enter()
         event.app.vi_state.input_mode = InputMode.INSERT  # in vi mode, a new line begins in insert mode
 
-    @keys.add("escape", "enter", filter=with_alt)
-    @keys.add("c-j")
-    def newline(event: KeyPressEvent) -> None:
-        line.buffer.newline(copy_margin=False)
-
-    @keys.add("escape", "s", filter=with_alt)
-    def steer(event: KeyPressEvent) -> None:
-        composer.steer()
-
-    @keys.add("up")
-    @keys.add("c-p")
-    def up(event: KeyPressEvent) -> None:
-        composer.up()
-
-    @keys.add("down")
-    @keys.add("c-n")
-    def down(event: KeyPressEvent) -> None:
-        composer.down()
-
     @keys.add("backspace", filter=emacs_insert_mode | vi_insert_mode)
     def delete(event: KeyPressEvent) -> None:
         if not line.delete_chip():
             line.buffer.delete_before_cursor(event.arg)
 
-    @keys.add("s-tab")
-    def think(event: KeyPressEvent) -> None:
-        composer.soon(composer.thinking.next())
-
-    @keys.add("tab")
-    def complete(event: KeyPressEvent) -> None:
-        composer.popup.complete_when_found()
-
-    @keys.add("c-r", filter=~vi_navigation_mode)
-    def search(event: KeyPressEvent) -> None:
-        composer.search.open()
-
-    # Eager, so that a panel does not get them as letters.
-    @keys.add("c-x", filter=free("ctrl+x"), eager=True)
-    def chord(event: KeyPressEvent) -> None:
-        composer.chords.open()
-
-    @keys.add("c-v", filter=~vi_navigation_mode)
-    def paste_clipboard(event: KeyPressEvent) -> None:
-        composer.soon(composer.paste_clipboard())
-
     @keys.add(Keys.BracketedPaste, eager=True)
     def paste(event: KeyPressEvent) -> None:
         composer.paste(event.data)
-
-    @keys.add("c-t", filter=~vi_navigation_mode & free("ctrl+t"), eager=True)
-    def thoughts(event: KeyPressEvent) -> None:
-        tui.show_thoughts()
-
-    @keys.add("c-o", filter=~vi_navigation_mode & free("ctrl+o"), eager=True)
-    def unfold(event: KeyPressEvent) -> None:
-        composer.soon(history_viewer.HistoryViewer(tui).last())
 
     @keys.add("c-l", filter=free("ctrl+l"), eager=True)
     def repaint(event: KeyPressEvent) -> None:
@@ -227,13 +203,11 @@ def _bind_ends(tui: TerminalUI, keys: KeyBindings) -> None:
             quitting.first(message)
 
     # Not on the alternate screen: the output of the shell would vanish with it.
-    @keys.add("c-z", filter=Condition(lambda: not tui.panels.is_tall), eager=True)
-    def suspend(event: KeyPressEvent) -> None:
-        composer.soon(tui.front_end.stop_for_shell())
-
-    @keys.add("c-d", filter=in_empty_line)
-    def leave(event: KeyPressEvent) -> None:
-        tui.quit()
+    is_main_screen = Condition(lambda: not tui.panels.is_tall)
+    _bind(
+        keys, "c-z", lambda: composer.soon(tui.front_end.stop_for_shell()), filter=is_main_screen, eager=True
+    )
+    _bind(keys, "c-d", tui.quit, filter=in_empty_line)
 
 
 class KeyChords(ModalPanel[None]):

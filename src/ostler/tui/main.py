@@ -64,7 +64,7 @@ def run_tui(options: RunOptions) -> int:
     if settings.model == "demo" and "demo" not in (configured.model, session_model):
         store = None if options.no_session else partial(open_store, settings)
         set_up = partial(_set_up_model, store)
-        options.no_session = True  # the demo must not become somebody's conversation
+        options.no_session = True  # the demo must not fill a person's store
     if options.plain or settings.screen_reader or os.environ.get("TERM") == "dumb":
         return asyncio.run(_run_plain(options, settings, harness, set_up))
     with terminal_input.keep_early_typing(sys.stdin):
@@ -141,7 +141,7 @@ async def run_terminal(
         pictures=images.way_to_draw(settings.images, os.environ),
     )
     if settings.appearance == "auto":
-        reader.answers.on_color = lambda color: front_end.see_background(
+        reader.answers.on_color = lambda color: front_end.set_background(
             dark=terminal_input.is_dark("auto", color, os.environ)
         )
     tui.composer.soon(_report_missing_theme(tui, settings))

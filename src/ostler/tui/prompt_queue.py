@@ -80,7 +80,7 @@ class PromptQueue:
             self._steers[request] = steer
         while len(self._drafts) > MOST_DRAFTS:
             del self._drafts[next(iter(self._drafts))]
-        self._tasks.start(self.look())
+        self._tasks.start(self.refresh())
 
     def draft_of(self, request: str, content: Content) -> PromptDraft:
         """The draft of a prompt; its text, if it was typed elsewhere."""
@@ -102,7 +102,7 @@ class PromptQueue:
                 case events.UserMessage(request=request):
                     self._steers.pop(request, None)
             if isinstance(event, _CHANGES):
-                self._tasks.start(self.look())
+                self._tasks.start(self.refresh())
             visible.append(one)
         return visible
 
@@ -112,9 +112,9 @@ class PromptQueue:
         conversation, draft = self._context.conversation, self.draft_of(request, content)
         if not conversation.session.state.held or not self._line.put_back(draft):
             self.sent(await conversation.prompt(content), draft)
-        await self.look()
+        await self.refresh()
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         conversation = self._context.conversation
         pending = await conversation.store.pending(conversation.session.id)
         self._requests = [one for one in pending if isinstance(one, Prompt | Steer)]
@@ -126,7 +126,7 @@ class PromptQueue:
 
     async def all(self) -> list[tuple[str, Prompt | Steer]]:
         """Everything queued, with its kind."""
-        await self.look()
+        await self.refresh()
         return [(self._kind(one), one) for one in self._queue]
 
     async def held(self) -> list[str]:
@@ -157,14 +157,14 @@ class PromptQueue:
             if edits:  # before anything else can be typed
                 self._line.put(draft)
             await session.journal.commit()
-        await self.look()
+        await self.refresh()
         return True
 
     def rows(self, width: int, most: int) -> list[str]:
         session = self._context.conversation.session.id
         if session != self._session:
             self._session, self._requests = session, []
-            self._tasks.start(self.look())
+            self._tasks.start(self.refresh())
         queue, renderer = self._queue, self._context.rows
         last = queue[-MOST_ROWS:]
         rows = [row for one in last for row in renderer.note(cut(self._text(one), width - 2), width)]

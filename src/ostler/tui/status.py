@@ -127,7 +127,7 @@ class Activity:
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _FULL, _NEARLY_FULL = 0.9, 0.7
-_UNUSUAL = {"read-only": "only reads", "edit": "edits without asking", "full": "asks nothing"}
+_UNUSUAL = {"read-only": "read-only", "edit": "edits without asking", "full": "asks nothing"}
 """Profiles that are shown; `ask` is the default."""
 
 _LONGEST_CWD = 30
@@ -257,7 +257,7 @@ class MeterReader:
         self._windows: dict[str, int] = {}
         self._opened_at = session.state.last_seq
 
-    async def look_back(self) -> None:
+    async def count_earlier_usage(self) -> None:
         """Counts the usage of children of earlier runs, which only the facts have."""
         store, after = self._session.journal.store, 0
         while after < self._opened_at:

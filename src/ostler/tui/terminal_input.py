@@ -118,8 +118,8 @@ class AnswerFilter:
         if _ANSWER.match(whole):
             let_go = 0
         whole = _ANSWER.sub(self._take, whole)
-        begun = _BEGUN.search(whole)
-        start = begun.start() if begun else len(whole)
+        partial = _BEGUN.search(whole)
+        start = partial.start() if partial else len(whole)
         self._held = whole[start:]
         self._let_go = let_go if start == 0 and self._held else 0
         return whole[let_go:start]

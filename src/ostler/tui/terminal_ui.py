@@ -187,7 +187,7 @@ class TerminalUI:
     async def _after_first_frame(self) -> None:
         await self.app.is_seen.wait()
         await load_later(self.conversation.harness)
-        await self.meter.look_back()
+        await self.meter.count_earlier_usage()
 
     # --- events -----------------------------------------------------------------------------------------
 
@@ -236,8 +236,8 @@ class TerminalUI:
         await self._print_earlier()
         self.extensions.begin()
         conversation.begin()
-        await self.composer.queue.look()
-        await self.meter.look_back()
+        await self.composer.queue.refresh()
+        await self.meter.count_earlier_usage()
 
     async def _print_earlier(self) -> None:
         """Prints the end of the conversation, about two screens."""

@@ -74,7 +74,7 @@ async def test_sessions_that_match_by_title_come_before_those_that_match_by_mess
     await put(store, "ses_far", "a long offer gains in number", "yes")
     await put(store, "ses_child", "what a child says of the login", "x", child_of="ses_said")
     pages = SessionPages(store, None, "")
-    one = Picker("sessions", await pages.more(), lambda: None, more=pages.more, elsewhere=pages.saying)
+    one = Picker("sessions", await pages.more(), lambda: None, more=pages.more, elsewhere=pages.with_messages)
     driver = PickerDriver(one)
     await asyncio.sleep(0)
     for letter in "login":
@@ -97,7 +97,7 @@ async def test_visible_text_matches_before_the_folder_of_a_session() -> None:
     await put(store, "ses_said", "something", "The garden is green.", cwd="/garden")
     await put(store, "ses_new", "else", "no", cwd="/garden")
     pages = SessionPages(store, "/garden", "")
-    one = Picker("sessions", await pages.more(), lambda: None, query="garden", elsewhere=pages.saying)
+    one = Picker("sessions", await pages.more(), lambda: None, query="garden", elsewhere=pages.with_messages)
     driver = PickerDriver(one)
     await driver.lists("ses_old", "ses_said", "ses_new")
     assert await driver.press("enter")
@@ -112,10 +112,10 @@ async def test_sessions_are_filtered_by_title_and_folder() -> None:
     assert [one.value for one in await titled.more()] == ["ses_c", "ses_a"]
     here = SessionPages(store, "/here", "")
     assert [one.value for one in await here.more()] == ["ses_b", "ses_a"]
-    assert {one.value for one in await here.saying("zebra")} == {"ses_a", "ses_b"}
-    assert {one.value for one in await titled.saying("zebra")} == {"ses_a", "ses_c"}
-    assert {one.value for one in await titled.saying("zebra q")} == {"ses_a", "ses_c"}
-    assert await titled.saying("ze b") == []
+    assert {one.value for one in await here.with_messages("zebra")} == {"ses_a", "ses_b"}
+    assert {one.value for one in await titled.with_messages("zebra")} == {"ses_a", "ses_c"}
+    assert {one.value for one in await titled.with_messages("zebra q")} == {"ses_a", "ses_c"}
+    assert await titled.with_messages("ze b") == []
 
 
 async def test_picker_keys_work_in_an_empty_list() -> None:

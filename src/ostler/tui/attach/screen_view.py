@@ -41,7 +41,7 @@ class OwnTerminal:
         return os.read(self.keys, 65536)
 
     @contextmanager
-    def taken(self) -> Iterator[None]:
+    def raw_screen(self) -> Iterator[None]:
         """The terminal in raw mode, on its alternate screen."""
         before = termios.tcgetattr(self.keys)
         try:
@@ -68,7 +68,7 @@ FRAME = 1 / 30
 HALF_DRAWN = 0.3
 """Seconds after which an unfinished update of the agent is drawn anyway."""
 
-HELD = 0.03
+FLUSH_SECONDS = 0.03
 """Seconds to wait for the rest of a key."""
 
 ASK_STATUS = 1.0
@@ -113,14 +113,16 @@ class ScreenView:
         self._changed_at = 0.0
         self._frame: asyncio.TimerHandle | None = None
         self._painted_at = 0.0
-        self._held: asyncio.TimerHandle | None = None
+        self._flush_timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._over: asyncio.Future[ViewEnd] = self._loop.create_future()
 
     async def run(self) -> ViewEnd:
         open_screen(80, 24).close()  # fails here without an emulator, before we take the terminal
-        with self._terminal.taken():
-            tasks = [asyncio.ensure_future(one) for one in (self._follow(), self._send(), self._look())]
+        with self._terminal.raw_screen():
+            tasks = [
+                asyncio.ensure_future(one) for one in (self._follow(), self._send(), self._update_status())
+            ]
             for task in tasks:
                 task.add_done_callback(self._task_ended)
             try:
@@ -232,7 +234,7 @@ class ScreenView:
         self._terminal.write(b"\x1b[0m\x1b[2J")
         self._refresh()
 
-    async def _look(self) -> None:
+    async def _update_status(self) -> None:
         """Updates the status of the agent while it may change."""
         while True:
             await asyncio.sleep(ASK_STATUS)
@@ -251,19 +253,19 @@ class ScreenView:
         if not data:  # the terminal is gone
             self._end("", 129)
             return
-        if self._held is not None:
-            self._held.cancel()
-            self._held = None
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+            self._flush_timer = None
         for command, keys in self._keyboard.feed(data):
             if command:
                 self._run_command(command)
             else:
                 self._type(keys)
         if self._keyboard.held:
-            self._held = self._loop.call_later(HELD, self._release)
+            self._flush_timer = self._loop.call_later(FLUSH_SECONDS, self._release)
 
     def _release(self) -> None:
-        self._held = None
+        self._flush_timer = None
         self._type(self._keyboard.flush())
 
     def _run_command(self, command: ViewCommand) -> None:

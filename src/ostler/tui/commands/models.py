@@ -37,10 +37,14 @@ def model_choice(one: Candidate, present: str) -> Choice:
     if one.info is None or not one.info.known:
         window, prices, details = "", "", "its context window and price are unknown"
     else:
-        window, given, answered = window_and_prices(one.info)
-        has_price = UNKNOWN not in (given, answered)
-        prices = f"${given} → ${answered}" if has_price else ""
-        price = f"${given} in and ${answered} out per million tokens" if has_price else "its price is unknown"
+        window, input_price, output_price = window_and_prices(one.info)
+        has_price = UNKNOWN not in (input_price, output_price)
+        prices = f"${input_price} → ${output_price}" if has_price else ""
+        price = (
+            f"${input_price} in and ${output_price} out per million tokens"
+            if has_price
+            else "its price is unknown"
+        )
         details = f"{window} tokens of context; {price}"
     about = one.to_do or f"used from the next step on; {details}"
     cells = (window, prices, "no key" if one.to_do else "")

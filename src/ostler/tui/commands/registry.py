@@ -53,8 +53,8 @@ class Commands:
         own = [CommandEntry(one.name, one.about, one.arguments, one.aliases) for one in self.own]
         conversation = self._context.conversation
         extension_commands = provided_by(conversation.host, self._named)
-        taken = {*self._named, *(one.name for one in extension_commands)}
-        return [*own, *extension_commands, *expanding_in(conversation.harness.cwd, taken)]
+        reserved = {*self._named, *(one.name for one in extension_commands)}
+        return [*own, *extension_commands, *expanding_in(conversation.harness.cwd, reserved)]
 
     async def complete(self, name: str, typed: str) -> Sequence[str]:
         """Completions for the arguments of a command."""

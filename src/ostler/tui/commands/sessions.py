@@ -58,7 +58,7 @@ class SessionPages:
             self._limit = self._limit * 4 if len(summaries) == self._limit else 0
         return [await self._choice(one) for one in page]
 
-    async def saying(self, query: str) -> list[Choice]:
+    async def with_messages(self, query: str) -> list[Choice]:
         """Sessions with all words of a query in their messages; very short words would match everywhere."""
         words = [word for word in query.split() if len(word) > 2 or not word.isascii()]
         choices: dict[str, Choice] = {}
@@ -148,7 +148,7 @@ class _Sessions:
                 query=query,
                 keys=keys,
                 more=pages.more,
-                elsewhere=pages.saying,
+                elsewhere=pages.with_messages,
                 place=place,
                 empty="no session matches",
             )
@@ -236,10 +236,12 @@ class _Sessions:
         file = self._path(arguments)
         with exports.read_export_file(str(file)) as lines:
             try:
-                made = await import_session(conversation.store, lines, str(conversation.harness.cwd), world)
+                session = await import_session(
+                    conversation.store, lines, str(conversation.harness.cwd), world
+                )
             except UsageError as error:
                 raise UsageError(f"{quoted(file)}: {error.message}") from None
-        await self._context.session_switch.request("import", made)
+        await self._context.session_switch.request("import", session)
 
     def _path(self, name: str) -> Path:
         return self._context.conversation.harness.cwd / expand_home(name)

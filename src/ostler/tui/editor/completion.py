@@ -57,10 +57,10 @@ class CompletionPopup:
         self._submit = submit
         self._entries: Sequence[CommandEntry] = ()
         self._files: ProjectFiles | None = None
-        self._looking: asyncio.Future[None] | None = None
+        self._search_task: asyncio.Future[None] | None = None
         self._has_more = False
         """More files arrived during the search."""
-        self._completes_when_found = False
+        self._completes_when_ready = False
         self._completions: Completions | None = None
         self._completed_at = ("", 0)
         self._marked = 0
@@ -69,19 +69,19 @@ class CompletionPopup:
 
     # --- searching --------------------------------------------------------------------------------------
 
-    def look(self) -> None:
-        self._completes_when_found = False
-        if self._looking is not None:
-            self._looking.cancel()
-            self._looking = None
+    def update(self) -> None:
+        self._completes_when_ready = False
+        if self._search_task is not None:
+            self._search_task.cancel()
+            self._search_task = None
         wanted = self._wanted()
         if wanted is None or self._panels.present not in (None, self):
             self._dismissed = None
             self._hide()
         elif wanted.begin != self._dismissed:
-            self._looking = asyncio.ensure_future(self._look())
+            self._search_task = asyncio.ensure_future(self._search())
 
-    async def _look(self) -> None:
+    async def _search(self) -> None:
         text, cursor = self._present()
         has_commands = self._completions is not None and self._completions.wanted.kind == "command"
         if text.lstrip().startswith("/") and not has_commands:
@@ -89,9 +89,9 @@ class CompletionPopup:
         completions = await completions_at(
             text, cursor, self._entries, self._complete_arguments, self._search_files
         )
-        self._looking = None
+        self._search_task = None
         if self._has_more:
-            self._look_on()
+            self._update_paths()
         is_in_the_way = self._panels.present not in (None, self)
         if completions is None or is_in_the_way or (text, cursor) != self._present():
             self._hide()
@@ -100,12 +100,12 @@ class CompletionPopup:
         self._completions, self._completed_at = completions, (text, cursor)
         self._marked = self._marked if is_the_same else 0
         self._panels.open(self)
-        if self._completes_when_found and self._looking is None:
+        if self._completes_when_ready and self._search_task is None:
             self._accept()
 
-    def complete_when_found(self) -> None:
+    def complete_when_ready(self) -> None:
         """Completes when the search ends: the person was faster."""
-        self._completes_when_found = self._looking is not None
+        self._completes_when_ready = self._search_task is not None
 
     def _present(self) -> tuple[str, int]:
         return self._line.text, self._line.buffer.cursor_position
@@ -119,24 +119,24 @@ class CompletionPopup:
             loop = asyncio.get_running_loop()
 
             def on_more() -> None:
-                loop.call_soon_threadsafe(self._look_on)
+                loop.call_soon_threadsafe(self._update_paths)
 
             self._files = project_files.ProjectFiles(self._cwd, on_more)
         return await asyncio.to_thread(self._files.search, query)
 
-    def _look_on(self) -> None:
+    def _update_paths(self) -> None:
         """Searches again, since more files arrived."""
-        self._has_more = self._looking is not None
+        self._has_more = self._search_task is not None
         wanted = self._wanted()
         if wanted is not None and wanted.kind == "path" and not self._has_more:
-            completes = self._completes_when_found
-            self.look()
-            self._completes_when_found = completes
+            completes = self._completes_when_ready
+            self.update()
+            self._completes_when_ready = completes
 
     def close(self) -> None:
         """Called before the event loop ends."""
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._search_task is not None:
+            self._search_task.cancel()
         if self._files is not None:
             self._files.close()
 
@@ -183,13 +183,13 @@ class CompletionPopup:
         following = self._wanted()
         if following is not None and following.kind == "command":
             self._dismissed = following.begin
-            self.look()
+            self.update()
             self._hide()
 
     # --- drawing ----------------------------------------------------------------------------------------
 
     def rows(self, width: int, most: int) -> list[str]:
-        if self._completions is None or (self._completed_at != self._present() and self._looking is None):
+        if self._completions is None or (self._completed_at != self._present() and self._search_task is None):
             return []
         items = self._completions.items
         has_more = len(items) > min(MOST_ROWS, most)
@@ -301,10 +301,10 @@ def _mention_at(text: str, cursor: int) -> Wanted | None:
     if mention is None or not any(begin <= mention.start() < end for begin, end in outside_code(text)):
         return None
     quoted, plain = mention.groups()
-    rest = (_REST_OF_WORD if quoted is None else _REST_OF_QUOTED).match(text, cursor)
-    assert rest is not None
+    word_end = (_REST_OF_WORD if quoted is None else _REST_OF_QUOTED).match(text, cursor)
+    assert word_end is not None
     query = re.sub(r"\\(.)", r"\1", plain if quoted is None else quoted)
-    return Wanted("path", query, mention.start(), rest.end())
+    return Wanted("path", query, mention.start(), word_end.end())
 
 
 def _command_at(text: str, cursor: int) -> Wanted | None:

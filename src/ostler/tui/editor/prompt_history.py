@@ -217,21 +217,21 @@ class HistorySearch:
         self._query = ""
         self._hits: list[Hit] = []
         self._marked = 0
-        self._looking: asyncio.Future[None] | None = None
+        self._search_task: asyncio.Future[None] | None = None
 
     def open(self) -> None:
         self._query = self._line.text if "\n" not in self._line.text else ""
         self._panels.open(self)
-        self._look()
+        self._start_search()
 
-    def _look(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-        self._looking = asyncio.ensure_future(self._search(self._query))
+    def _start_search(self) -> None:
+        if self._search_task is not None:
+            self._search_task.cancel()
+        self._search_task = asyncio.ensure_future(self._search(self._query))
 
     async def _search(self, query: str) -> None:
         hits = await asyncio.to_thread(lambda: list(islice(self._line.history.search(query), MOST_HITS)))
-        self._hits, self._marked, self._looking = hits, 0, None
+        self._hits, self._marked, self._search_task = hits, 0, None
         self._panels.refresh()
 
     def takes(self, key: str) -> bool:
@@ -248,10 +248,10 @@ class HistorySearch:
             self._close()
         else:
             self._query = edited(self._query, key)
-            self._look()
+            self._start_search()
 
     def _choose(self) -> None:
-        if self._looking is not None:  # the hits are of an earlier query
+        if self._search_task is not None:  # the hits are of an earlier query
             return
         if self._hits:
             chips = Chips()
@@ -259,9 +259,9 @@ class HistorySearch:
         self._close()
 
     def _close(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-            self._looking = None
+        if self._search_task is not None:
+            self._search_task.cancel()
+            self._search_task = None
         self._panels.close(self)
 
     def rows(self, width: int, most: int) -> list[str]:

@@ -92,10 +92,10 @@ class Picker(ModalPanel[Picked | None]):
         self._more = more
         self._moved = moved
         self._empty = empty
-        self._fetching: asyncio.Task[None] | None = None
+        self._fetch_task: asyncio.Task[None] | None = None
         self._elsewhere = elsewhere
-        self._looking: asyncio.Task[None] | None = None
-        self._beyond: list[Choice] = []
+        self._search_task: asyncio.Task[None] | None = None
+        self._elsewhere_matches: list[Choice] = []
         """Matches of `elsewhere`."""
         self._panels: Panels | None = None
         self._texts: list[str] = []
@@ -112,12 +112,12 @@ class Picker(ModalPanel[Picked | None]):
 
     async def ask(self, panels: Panels) -> Picked | None:
         self._panels = panels
-        self._look_ahead()
-        self._look_elsewhere()
+        self._load_more()
+        self._search_elsewhere()
         try:
             return await super().ask(panels)
         finally:
-            for task in filter(None, (self._fetching, self._looking)):
+            for task in filter(None, (self._fetch_task, self._search_task)):
                 task.cancel()
 
     # --- matches ----------------------------------------------------------------------------------------
@@ -143,9 +143,9 @@ class Picker(ModalPanel[Picked | None]):
             return self._fuzzy()
         visible, hidden = self._by_words()
         values = {choice.value for choice, _ in visible}
-        beyond = {one.value: one for one in self._beyond if one.value not in values}
-        matches = [*visible, *((one, ()) for one in beyond.values())]
-        matches += [one for one in hidden if one[0].value not in beyond]
+        elsewhere = {one.value: one for one in self._elsewhere_matches if one.value not in values}
+        matches = [*visible, *((one, ()) for one in elsewhere.values())]
+        matches += [one for one in hidden if one[0].value not in elsewhere]
         return matches or self._fuzzy()
 
     def _fuzzy(self) -> list[Match]:
@@ -167,11 +167,11 @@ class Picker(ModalPanel[Picked | None]):
                 (visible if is_visible else hidden).append((choice, letters))
         return visible, hidden
 
-    def _look_ahead(self) -> None:
+    def _load_more(self) -> None:
         """Loads more: everything for a query, else a little more than is visible."""
         is_near = self._matches is not None or self.place + AHEAD >= len(self._choices)
-        if self._more is not None and is_near and (self._fetching is None or self._fetching.done()):
-            self._fetching = self._soon(self._fetch(self._more))
+        if self._more is not None and is_near and (self._fetch_task is None or self._fetch_task.done()):
+            self._fetch_task = self._soon(self._fetch(self._more))
 
     async def _fetch(self, more: More) -> None:
         fetched = await more()
@@ -180,26 +180,26 @@ class Picker(ModalPanel[Picked | None]):
             return
         self._choices += fetched
         self._search()
-        self._fetching = None
-        self._look_ahead()
+        self._fetch_task = None
+        self._load_more()
         if self._panels is not None:
             self._panels.refresh()
 
-    def _look_elsewhere(self) -> None:
+    def _search_elsewhere(self) -> None:
         """Searches elsewhere; earlier matches stay until new ones arrive."""
-        if self._looking is not None:
-            self._looking.cancel()
-            self._looking = None
+        if self._search_task is not None:
+            self._search_task.cancel()
+            self._search_task = None
         if self._elsewhere is not None and self.query.strip():
-            self._looking = self._soon(self._look(self._elsewhere))
-        elif self._beyond:
-            self._beyond = []
+            self._search_task = self._soon(self._find_elsewhere(self._elsewhere))
+        elif self._elsewhere_matches:
+            self._elsewhere_matches = []
             self._search()
 
-    async def _look(self, elsewhere: Elsewhere) -> None:
+    async def _find_elsewhere(self, elsewhere: Elsewhere) -> None:
         await asyncio.sleep(TYPING_SECONDS)
-        self._beyond = list(await elsewhere(self.query))
-        self._looking = None
+        self._elsewhere_matches = list(await elsewhere(self.query))
+        self._search_task = None
         self._search()
         if self._panels is not None:
             self._panels.refresh()
@@ -234,14 +234,14 @@ class Picker(ModalPanel[Picked | None]):
             self._search()
             self._go(0)
             if self._panels is not None:
-                self._look_elsewhere()
+                self._search_elsewhere()
 
     def _go(self, place: int) -> None:
         self.place = max(0, min(place, len(self) - 1))
         if self._moved is not None and (choice := self.present) is not None:
             self._moved(choice)
         if self._panels is not None:
-            self._look_ahead()
+            self._load_more()
 
     # --- rows -------------------------------------------------------------------------------------------
 
@@ -259,7 +259,10 @@ class Picker(ModalPanel[Picked | None]):
         typed = drawn([Piece("› ", sgr(colors, "accent", BOLD)), query, Piece("▏")])
         rows = self._table(visible, room, colors) or [muted_row(self._empty, room, colors)]
         more = "+" if self._more is not None else ""
-        notes = (f"{self.place + 1} of {len(self)}{more}" if len(self) else "", "…" if self._looking else "")
+        notes = (
+            f"{self.place + 1} of {len(self)}{more}" if len(self) else "",
+            "…" if self._search_task else "",
+        )
         note, rows = " ".join(filter(None, notes)), [typed, *rows, *below]
         return framed(rows, width, colors, title=self.title, note=note, slot="accent")[:most]
 

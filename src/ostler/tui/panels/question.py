@@ -119,7 +119,7 @@ class QuestionPanel:
 
     @property
     def _is_beside(self) -> bool:
-        """Keys are for the input line, where a prompt has been begun."""
+        """Keys are for the input line, where a prompt is typed."""
         return self._is_typed_beside and bool(self._tui.composer.line.text)
 
     @property

@@ -26,9 +26,9 @@ class PlainQuestions:
     """Questions in plain lines, one after the other. `say` prints lines."""
 
     def __init__(self, say: Callable[..., None]) -> None:
-        self._say = say
+        self._print = say
         self._open = QuestionQueue()
-        self._open.opened = self._look
+        self._open.opened = self._print_new
         self._printed: QuestionAsked | None = None
 
     @property
@@ -39,9 +39,9 @@ class PlainQuestions:
         try:
             return await self._open.ask(asked)
         finally:
-            self._look()
+            self._print_new()
 
-    def _look(self) -> None:
+    def _print_new(self) -> None:
         """Prints the present question once."""
         asked = self._open.present
         if asked is self._printed:
@@ -49,7 +49,7 @@ class PlainQuestions:
         self._printed = asked
         echo(asked is None or not asked.question.secret)
         if asked is not None:
-            self._say(*_question_in_words(asked))
+            self._print(*_question_in_words(asked))
 
     def take(self, line: str) -> None:
         """Answers with a line; if it is no answer, says why."""
@@ -59,7 +59,7 @@ class PlainQuestions:
         try:
             self._open.answer(DECLINED if line == "/cancel" else _parsed(asked.question, line))
         except UsageError as error:
-            self._say(f"error: {error.message}", "answer:")
+            self._print(f"error: {error.message}", "answer:")
 
 
 def _parsed(question: Question, line: str) -> Any:
@@ -135,15 +135,15 @@ class PlainPanels(Panels):
     """Panels in plain lines: each is printed once, and `take` gets the lines that are typed meanwhile."""
 
     def __init__(self, say: Callable[..., None]) -> None:
-        super().__init__(self._look)
-        self._say = say
+        super().__init__(self._print_new)
+        self._print = say
         self._printed: Panel | None = None
         self._first = 0
 
-    def _look(self) -> None:
+    def _print_new(self) -> None:
         panel = self.present
         if isinstance(panel, ReadingPanel) and panel.note != "…":
-            self._say(*plain(panel.text).splitlines(), f"({plain(panel.note)})")
+            self._print(*plain(panel.text).splitlines(), f"({plain(panel.note)})")
             panel.note = "…"  # printed
             asyncio.get_running_loop().call_soon(panel.key, "esc")
         if panel is self._printed:
@@ -155,7 +155,7 @@ class PlainPanels(Panels):
             case Picker():
                 self._list(panel)
             case TextLine():
-                self._say(f"{plain(panel.title)}:", "type it, or /cancel")
+                self._print(f"{plain(panel.title)}:", "type it, or /cancel")
 
     def take(self, line: str) -> None:
         """Handles a line that is typed while a panel is open."""
@@ -189,7 +189,7 @@ class PlainPanels(Panels):
             for key in ("ctrl+u", *line):
                 picker.key(key)
             if not len(picker):
-                self._say(f"error: nothing matches {line!r:.60}")
+                self._print(f"error: nothing matches {line!r:.60}")
                 picker.key("ctrl+u")
             self._first = 0
             self._list(picker)
@@ -208,7 +208,7 @@ class PlainPanels(Panels):
             lines.append(f"and {len(choices) - last} more: press enter for the next")
         ways = ["a number chooses", "text narrows the list", "/cancel closes it"]
         lines += [", ".join(ways), *(f"{key} and a number: {about}" for key, about in picker.keys.items())]
-        self._say(*lines, "answer:")
+        self._print(*lines, "answer:")
 
 
 def _choices(picker: Picker) -> list[Choice]:

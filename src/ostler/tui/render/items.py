@@ -133,7 +133,7 @@ class ItemRenderer:
             case UserItem():
                 rows = user_rows(item.text, width, self.colors, attachments=item.attachments)
                 rows = folded(rows, PROMPT_ROWS, width, self.colors)
-                steer = [self._dim("while it worked:", width)] if item.source == "steer" else []
+                steer = [self._dim("during the run:", width)] if item.source == "steer" else []
                 return ["", *steer, *rows, ""]
             case TextPart(part=part):
                 rows = part_rows(part, width, self.colors)
@@ -280,7 +280,7 @@ class ItemRenderer:
             return one_line(title)
         return one_line(preview(item.name, arguments))
 
-    # --- the rest -------------------------------------------------------------------------------------
+    # --- other items --------------------------------------------------------------------------------
 
     def _run_end(self, item: items.RunEndItem, width: int) -> list[str]:
         parts = [f"{_ENDS.get(item.status, '·')} {item.status}"]

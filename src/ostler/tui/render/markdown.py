@@ -119,10 +119,10 @@ class _Drawing(msgspec.Struct, frozen=True):
         at = 0
         while at < len(tokens):
             end = _end_of(tokens, at)
-            made = self._block(tokens[at : end + 1], number)
-            if rows and made and not (self.is_nested and tokens[at].type.endswith("list_open")):
+            block_rows = self._block(tokens[at : end + 1], number)
+            if rows and block_rows and not (self.is_nested and tokens[at].type.endswith("list_open")):
                 rows.append([])
-            rows += made
+            rows += block_rows
             at = end + 1
         return rows
 

@@ -1,4 +1,4 @@
-"""Markdown while it arrives: splits it into parts that are final and a rest that may still change."""
+"""Markdown while it arrives: splits it into final parts and one that may still change."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ class MarkdownStream:
     """Splits a text into parts while it arrives.
 
     - A closed part never changes, and later text does not change how it is drawn.
-    - Joined, the parts and `rest` are the text, however it is cut into deltas.
+    - Joined, the parts and `remainder` are the text, however it is cut into deltas.
     - Each line is read once, so the cost is linear.
     """
 
@@ -232,7 +232,7 @@ class MarkdownStream:
         return self._taken()
 
     def open_part(self) -> Part | None:
-        """The rest as it can be drawn now, without marks that the next characters decide."""
+        """The remainder as it can be drawn now, without marks that the next characters decide."""
         last = "".join(self._unfinished)
         marks = _ONLY_FENCE if self._block == "fence" else _ONLY_MARKS
         text = "".join(self._lines) + ("" if marks.match(last) else last)

@@ -179,12 +179,12 @@ def broken(pieces: Sequence[Piece], width: int) -> list[Row]:
     room = width
     for part, is_path in _parts(pieces):
         if is_path:
-            taken = cells_of(part)
-            if taken > room and room < width:
+            size = cells_of(part)
+            if size > room and room < width:
                 rows.append([])
                 room = width
             rows[-1] += part
-            room = max(0, room - taken)
+            room = max(0, room - size)
             continue
         for piece in part:
             text = piece.text
@@ -207,13 +207,13 @@ def _parts(pieces: Sequence[Piece]) -> Iterator[tuple[Row, bool]]:
     """Splits a line at its paths; each part with whether it is one. A path may have several styles."""
     line = "".join(piece.text for piece in pieces)
     edges = [0, *(edge for span in path_spans(line) for edge in span), len(line)]
-    rest, at = list(pieces), 0
+    remaining, at = list(pieces), 0
     for number, edge in enumerate(edges[1:]):
         part: Row = []
         while at < edge:
-            head, tail = rest[0].text[: edge - at], rest[0].text[edge - at :]
-            part.append(rest[0]._replace(text=head))
-            rest[:1] = [rest[0]._replace(text=tail)] if tail else []
+            head, tail = remaining[0].text[: edge - at], remaining[0].text[edge - at :]
+            part.append(remaining[0]._replace(text=head))
+            remaining[:1] = [remaining[0]._replace(text=tail)] if tail else []
             at += len(head)
         yield part, number % 2 == 1
 
@@ -283,8 +283,8 @@ class _Wrapping:
             return
         word, self._word = self._word, []
         has_path, self._has_path = self._has_path, False
-        taken = cells_of(word)
-        if self._used and self._used + cells_of(self._blanks) + taken > self._width:
+        size = cells_of(word)
+        if self._used and self._used + cells_of(self._blanks) + size > self._width:
             self._new_row()
         row = [*self._blanks, *word]
         self._blanks = []
@@ -299,8 +299,8 @@ class _Wrapping:
 
 def after(prefix: Row, rows: Sequence[Row], later: Row | None = None) -> list[Row]:
     """Rows after a prefix; the rows after the first have another one."""
-    rest = prefix if later is None else later
-    return [[*(rest if number else prefix), *row] for number, row in enumerate(rows)]
+    remaining = prefix if later is None else later
+    return [[*(remaining if number else prefix), *row] for number, row in enumerate(rows)]
 
 
 def apart(blocks: Iterable[Sequence[str]], *, after_blank: bool) -> list[str]:
@@ -328,7 +328,7 @@ def fitted(rows: Iterable[str], width: int) -> list[str]:
 
 
 def _cells(row: str, width: int) -> int:
-    """At most `width` is said of a row that certainly fits."""
+    """The cells of a row; an upper bound of at most `width` if it certainly fits."""
     if len(row) <= width and row.isascii():
         return len(row)
     return cells(_SEQUENCES.sub("", row))
@@ -372,4 +372,4 @@ def folded(
 
 def _fitting(heights: Sequence[int], room: int) -> int:
     """How many rows fit, from the first one on."""
-    return next((at for at, taken in enumerate(accumulate(heights)) if taken > room), len(heights))
+    return next((at for at, size in enumerate(accumulate(heights)) if size > room), len(heights))

@@ -11,7 +11,7 @@ from ostler.extensions.ui.themes import ThemeColors
 from ostler.schema.text import cells, printable, split_at
 from ostler.tui.render.spans import Piece, broken, drawn
 
-LINES_KEPT = 1000
+MOST_LINES = 1000
 _TAB = 8
 _LONGEST_SEQUENCE = 4096
 _STRING_BEGIN = r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*"
@@ -57,10 +57,10 @@ _Line = list[tuple[str, Pen]]
 class TerminalText:
     """The last lines of growing output. Each character is read once."""
 
-    def __init__(self, kept: int = LINES_KEPT) -> None:
+    def __init__(self, most_lines: int = MOST_LINES) -> None:
         self.lines = 0
         """Finished lines."""
-        self._finished: deque[_Line] = deque(maxlen=kept)
+        self._finished: deque[_Line] = deque(maxlen=most_lines)
         self._line: _Line = []
         self._column = 0
         self._end = 0
@@ -80,7 +80,7 @@ class TerminalText:
         pending, self._pending = self._pending, ""
         self._take(pending)
 
-    def rows(self, width: int, colors: ThemeColors | None, last: int = LINES_KEPT) -> list[str]:
+    def rows(self, width: int, colors: ThemeColors | None, last: int = MOST_LINES) -> list[str]:
         """The last rows; lines that are too wide are wrapped."""
         rows: deque[str] = deque()
         for line in (*([self._line] if self._line else []), *reversed(self._finished)):
@@ -134,7 +134,7 @@ class TerminalText:
             self._end = self._column
 
 
-def terminal_rows(text: str, width: int, colors: ThemeColors | None, last: int = LINES_KEPT) -> list[str]:
+def terminal_rows(text: str, width: int, colors: ThemeColors | None, last: int = MOST_LINES) -> list[str]:
     """The last rows of a complete output."""
     output = TerminalText(last)
     output.feed(text)
@@ -169,12 +169,9 @@ def _changed(pen: Pen, parameters: str) -> Pen:
         elif code in ("38", "48"):
             color = _taken_color(codes)
             pen = _colored(pen, f"{code};{color}" if color else "", is_background=code == "48")
-        elif code in ("39", "49"):
-            pen = _colored(pen, "", is_background=code == "49")
-        elif re.fullmatch("3[0-7]|9[0-7]", code):
-            pen = _colored(pen, code, is_background=False)
-        elif re.fullmatch("4[0-7]|10[0-7]", code):
-            pen = _colored(pen, code, is_background=True)
+        elif re.fullmatch("(?:3|4|9|10)[0-7]|[34]9", code):
+            color = "" if code in ("39", "49") else code
+            pen = _colored(pen, color, is_background=code.startswith(("4", "10")))
     return pen
 
 
