@@ -13,6 +13,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ostler.schema.errors import OstlerError, UsageError
@@ -61,7 +62,7 @@ class OriginMiddleware:
         try:
             self._check(scope, headers, origin)
             if origin in self._origins and scope["method"] == "OPTIONS":
-                answer = _no_content
+                answer = Response(status_code=204)
         except OstlerError as error:
             answer = error_response(error)
         if origin in self._origins:
@@ -170,11 +171,6 @@ def _with_cors_headers(send: Send, origin: str) -> Send:
         await send(message)
 
     return send_with_headers
-
-
-async def _no_content(scope: Scope, receive: Receive, send: Send) -> None:
-    await send({"type": "http.response.start", "status": 204, "headers": []})
-    await send({"type": "http.response.body", "body": b""})
 
 
 ENOUGH = 65_536
