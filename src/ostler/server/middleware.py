@@ -73,10 +73,10 @@ class OriginMiddleware:
         hosts = headers.getlist("host")
         host = hosts[0].lower() if len(hosts) == 1 else ""
         if not self._is_served(host, scope):
-            allowed_by = "`--allow-host`, beside an agent `--allowed-hosts`, allows it"
+            allowed_by = "`--allow-host`, or `--allowed-hosts` with an agent, allows it"
             raise Forbidden(f"the host {host[:100]!r} is not served here; {allowed_by}")
         if origin and origin not in self._origins and _netloc(origin) != host:
-            allowed_by = "`--allow-origin`, beside an agent `--allowed-origins`, allows it"
+            allowed_by = "`--allow-origin`, or `--allowed-origins` with an agent, allows it"
             raise Forbidden(f"pages of {origin[:100]} may not send requests here; {allowed_by}")
         if not self._rate.take(address_of(scope)):
             raise TooMany("too many requests: wait a second")
