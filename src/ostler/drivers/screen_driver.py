@@ -187,12 +187,12 @@ class ScreenDriver(Driver):
 
     def look(self) -> None:
         """Reads the screen now, even if the tracker does not want it."""
-        modes, shown = self.screen.modes(), read_out(self.screen)
-        if modes.alternate and shown.strip():
-            self._own_screen = shown
+        modes, text = self.screen.modes(), read_out(self.screen)
+        if modes.alternate and text.strip():
+            self._own_screen = text
         elif self._is_over and self._own_screen:
-            shown = self._own_screen  # clearing or leaving it does not revoke a message
-        events = self.tracker.look(self._loop.time(), shown, modes.bracketed_paste)
+            text = self._own_screen  # clearing or leaving it does not revoke a message
+        events = self.tracker.look(self._loop.time(), text, modes.bracketed_paste)
         if not modes.alternate and self.tracker.status == "stable":
             self._own_screen = ""  # it continues without one
         self._note_delivery_start()

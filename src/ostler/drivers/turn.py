@@ -209,10 +209,12 @@ class Turn:
         call = self.call(update)
         if not (call.started or call.ended or call.questions or call.refused):
             call.started = True
-            started = events.ToolStarted(
-                call.id, call.name, arguments=call.arguments or None, allowed_by=allowed_by
-            )
-            self._journal.record(started)
+            self._record_start(call, allowed_by)
+
+    def _record_start(self, call: Call, allowed_by: str = "") -> None:
+        arguments = call.arguments or None
+        started = events.ToolStarted(call.id, call.name, arguments=arguments, allowed_by=allowed_by)
+        self._journal.record(started)
 
     def _print(self, call: Call, text: str | None) -> None:
         if text is None:
@@ -227,7 +229,7 @@ class Turn:
         self._refused += failed == "call_refused"
         journal = self._journal
         if failed is None and not call.started:
-            journal.record(events.ToolStarted(call.id, call.name, arguments=call.arguments or None))
+            self._record_start(call)
         text = (Text(call.text),) if call.text else ()
         content, whole = await bounded(text, ResultLimits(), journal.store, journal.session, call.id)
         journal.record(

@@ -139,34 +139,36 @@ class RemoteStore:
         self._remote = remote
         self._read_only = read_only
         self._owner = ProcessId(0, "", "", remote.host, opening="server")
-        self._known: dict[str, list[Fact]] = {}
+        self._facts: dict[str, list[Fact]] = {}
         """The facts of each session from the first one on; they never change."""
         self._drivers: dict[str, str] = {}
 
     # --- the log --------------------------------------------------------------------------------------
 
     async def read(self, session: str, after: int = 0, limit: int | None = None) -> list[Fact]:
-        known = self._known.setdefault(session, [])
-        if limit is None or after + limit > len(known):
-            await self._learn(session, known)
-        return known[after : None if limit is None else after + limit]
+        cached = self._facts.setdefault(session, [])
+        if limit is None or after + limit > len(cached):
+            await self._fetch(session, cached)
+        return cached[after : None if limit is None else after + limit]
 
-    async def _learn(self, session: str, known: list[Fact], wait: int = 0) -> None:
+    async def _fetch(self, session: str, cached: list[Fact], wait: int = 0) -> None:
         while True:
-            after = len(known)
+            after = len(cached)
             path = f"{_path(session)}/events"
             try:
                 page: _Page = await self._read(path, _Page, after=after, limit=PAGE, wait=wait or None)
             except UsageError:  # the server has fewer facts now, for instance from a backup
-                known.clear()
+                cached.clear()
                 raise
             self.learn(session, [read_line(bytes(line), session) for line in page.facts])
             if not page.has_more:
                 return
 
     def learn(self, session: str, facts: Sequence[Fact]) -> None:
-        known = self._known.setdefault(session, [])
-        known += [fact for fact in facts if fact.seq > len(known)][: _in_line(facts, len(known))]
+        cached = self._facts.setdefault(session, [])
+        for fact in facts:
+            if fact.seq == len(cached) + 1:
+                cached.append(fact)
 
     async def read_opening(self, session: str) -> list[Fact]:
         return await self.read(session)
@@ -177,7 +179,7 @@ class RemoteStore:
                 after = facts[-1].seq
                 yield facts
             else:
-                await self._learn(session, self._known[session], WAIT)
+                await self._fetch(session, self._facts[session], WAIT)
 
     async def last_seq(self, session: str) -> int:
         return (await self.summary(session)).last_seq
@@ -217,7 +219,7 @@ class RemoteStore:
 
     async def delete(self, session: str, owner: ProcessId) -> None:
         await self._remote.ask("DELETE", _path(session))
-        self._known.pop(session, None)
+        self._facts.pop(session, None)
 
     # --- requests -------------------------------------------------------------------------------------
 
@@ -360,15 +362,3 @@ class RemoteStore:
 
 def _path(session: str) -> str:
     return f"{API}/sessions/{quote(session, safe='')}"
-
-
-def _in_line(facts: Sequence[Fact], known: int) -> int:
-    """How many of them follow fact `known` without a gap."""
-    count = 0
-    for fact in facts:
-        if fact.seq <= known:
-            continue
-        if fact.seq != known + count + 1:
-            break
-        count += 1
-    return count

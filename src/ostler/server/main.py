@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ostler.server.command import ServeOptions
 
 SERVER_DEFAULTS = {"permissions": "ask", "on_question": "wait"}
-"""Settings that differ from the command line's: somebody can answer on the page, sooner or later."""
+"""Settings that differ from the command line's, because questions can be answered on the page."""
 
 
 class HarnessFactory:

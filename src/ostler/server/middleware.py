@@ -13,6 +13,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ostler.schema.errors import OstlerError, UsageError
@@ -61,7 +62,7 @@ class OriginMiddleware:
         try:
             self._check(scope, headers, origin)
             if origin in self._origins and scope["method"] == "OPTIONS":
-                answer = _no_content
+                answer = Response(status_code=204)
         except OstlerError as error:
             answer = error_response(error)
         if origin in self._origins:
@@ -72,10 +73,10 @@ class OriginMiddleware:
         hosts = headers.getlist("host")
         host = hosts[0].lower() if len(hosts) == 1 else ""
         if not self._is_served(host, scope):
-            allowed_by = "`--allow-host`, beside an agent `--allowed-hosts`, allows it"
+            allowed_by = "`--allow-host`, or `--allowed-hosts` with an agent, allows it"
             raise Forbidden(f"the host {host[:100]!r} is not served here; {allowed_by}")
         if origin and origin not in self._origins and _netloc(origin) != host:
-            allowed_by = "`--allow-origin`, beside an agent `--allowed-origins`, allows it"
+            allowed_by = "`--allow-origin`, or `--allowed-origins` with an agent, allows it"
             raise Forbidden(f"pages of {origin[:100]} may not send requests here; {allowed_by}")
         if not self._rate.take(address_of(scope)):
             raise TooMany("too many requests: wait a second")
@@ -170,11 +171,6 @@ def _with_cors_headers(send: Send, origin: str) -> Send:
         await send(message)
 
     return send_with_headers
-
-
-async def _no_content(scope: Scope, receive: Receive, send: Send) -> None:
-    await send({"type": "http.response.start", "status": 204, "headers": []})
-    await send({"type": "http.response.body", "body": b""})
 
 
 ENOUGH = 65_536

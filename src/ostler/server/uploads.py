@@ -16,7 +16,7 @@ import unicodedata
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 from urllib.parse import quote
 
 import msgspec
@@ -80,29 +80,27 @@ class Uploads:
         id, name = f"upl_{secrets.token_hex(16)}", safe_name(name)
         path = self.folder / id / _file_name(name)
         size, head = 0, b""
-        with self._writing(id, path) as descriptor:
+        with self._new_file(id, path) as file:
             async for piece in pieces:
                 size += len(piece)
                 self._arriving[id] = size
                 if used + sum(self._arriving.values()) > MOST_OF_ALL:
                     raise TooLarge(f"there are {size_text(used)} of uploads already: delete some first")
                 head += piece[: media.SNIFFED - len(head)]
-                _write(descriptor, piece)
+                file.write(piece)
+            file.flush()
             about = Upload(id, name, _media_type(head, media_type), size, int(self._now() * 1000))
             write_privately(path.with_name(_ABOUT), msgspec.json.encode(about))
         return msgspec.structs.replace(about, path=str(path))
 
     @contextmanager
-    def _writing(self, id: str, path: Path) -> Iterator[int]:
+    def _new_file(self, id: str, path: Path) -> Iterator[IO[bytes]]:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.parent.mkdir(mode=0o700)
-            descriptor = os.open(path, flags, 0o600)
-            try:
-                yield descriptor
-            finally:
-                os.close(descriptor)
+            with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
+                yield file
         except BaseException as error:
             shutil.rmtree(path.parent, ignore_errors=True)
             if isinstance(error, OSError):
@@ -172,12 +170,6 @@ class Uploads:
             return [one.name for one in self.folder.iterdir() if _ID.fullmatch(one.name)]
         except OSError:  # nothing was uploaded yet
             return []
-
-
-def _write(descriptor: int, piece: bytes) -> None:
-    left = memoryview(piece)
-    while left:
-        left = left[os.write(descriptor, left) :]
 
 
 def safe_name(name: str) -> str:

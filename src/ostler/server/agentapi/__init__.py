@@ -1,6 +1,6 @@
-"""The wire of coder/agentapi: its clients can talk to an agent that Ostler drives, without a change.
+"""The API of coder/agentapi: its clients work unchanged with an agent that Ostler drives.
 
-Where it differs, on purpose: reads and keys are never held up by a message that is on its way; streams have
-a comment every fifteen seconds; an event is never larger than its readers take, so a very long message is
-shown without its middle there; a page that does not exist is a 404; an upload is measured while it comes.
+Intended differences: reads and keys never wait for a message that is being sent; streams have a comment every
+fifteen seconds; events never exceed what clients can read, so a very long message comes without its middle; a
+page that does not exist is a 404; the size of an upload is checked while it arrives.
 """

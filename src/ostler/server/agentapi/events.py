@@ -30,7 +30,7 @@ _OF_HTML = ((b"<", rb"\u003c"), (b">", rb"\u003e"), (b"&", rb"\u0026"))
 def to_json(value: Any) -> bytes:
     try:
         encoded = msgspec.json.encode(value)
-    except UnicodeEncodeError:  # half of a surrogate pair, from somebody's JSON
+    except UnicodeEncodeError:  # half of a surrogate pair, from a client's JSON
         return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
     return _replaced(encoded, _LINE_SEPARATORS)
 
