@@ -85,5 +85,5 @@ async def test_without_the_package_the_error_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "acp", None)
-    with pytest.raises(UsageError, match=r"pip install 'ostler\[acp\]'"):
+    with pytest.raises(UsageError, match=r"install `ostler\[acp\]`"):
         await start_agent_session(MemoryStore(), acp_agent(tmp_path))

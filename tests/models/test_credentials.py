@@ -226,7 +226,7 @@ def test_a_failing_keyring_returns_no_key_and_stores_none(
 def test_without_the_extra_there_is_no_keyring(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(credentials, "has_keyring", lambda: False)
     assert find_key(OPENAI, KeySearch(file=file)) is None
-    with pytest.raises(ConfigurationError, match=r"pip install -e '\.\[keyring\]'"):
+    with pytest.raises(ConfigurationError, match=r"install `ostler\[keyring\]`"):
         credentials.put_into_keyring("openai", "k")
 
 

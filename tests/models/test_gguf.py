@@ -96,7 +96,7 @@ def test_a_missing_library_is_answered_with_the_extra_to_install(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gguf, "find_spec", lambda name: None)
-    with pytest.raises(NoModel, match=r"pip install -e '\.\[local\]'"):
+    with pytest.raises(NoModel, match=r"install `ostler\[local\]`"):
         make_model(f"gguf/{file}")
 
 

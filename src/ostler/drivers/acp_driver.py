@@ -27,7 +27,7 @@ from ostler.drivers.driver import (
     UsageUpdate,
 )
 from ostler.drivers.json_lines import JsonProcess
-from ostler.schema.errors import OstlerError, UsageError
+from ostler.schema.errors import OstlerError, UsageError, how_to_install
 from ostler.schema.events import TodoItem
 from ostler.schema.usage import Usage
 
@@ -53,7 +53,7 @@ class AcpDriver(ProtocolDriver):
         try:
             from acp import connect_to_agent
         except ModuleNotFoundError:
-            raise UsageError("an agent that speaks ACP needs `pip install 'ostler[acp]'`") from None
+            raise UsageError(f"no support for agents that speak ACP: {how_to_install('acp')}") from None
         super().__init__(spec, listener)
         self._messages: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         self.process = JsonProcess(spec, list(spec.command), session, self._messages.put_nowait)

@@ -5,25 +5,23 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import parse_qsl, urlsplit
 
 from msgspec.structs import replace
 
+from ostler.core.lazy import lazy_module
 from ostler.core.model import ModelEvent, ModelFailure
 from ostler.models.rate_gate import gate_of
-from ostler.models.transport import Reply, Transport, default_transport
-from ostler.models.vendor_errors import (
-    BODY_LIMIT,
-    error_in_stream,
-    error_of_status,
-    one_line,
-    read_error,
-    request_id,
-)
+from ostler.models.transport import Reply, Transport, default_transport, request_id
 from ostler.schema.errors import InvalidRequest, ModelError, StreamBroken, failure_of
 from ostler.schema.events import Warned
 from ostler.schema.usage import NOTHING_USED, Usage
+
+if TYPE_CHECKING:
+    from ostler.models import vendor_errors
+else:
+    vendor_errors = lazy_module("ostler.models.vendor_errors")
 
 # The end of the body follows the last frame at once; reading it lets the connection be used again.
 _DRAIN_SECONDS = 0.25
@@ -158,18 +156,21 @@ class Endpoint:
 
     def _redacted(self, event: ModelFailure) -> ModelFailure:
         failure = event.failure
-        message, code = one_line(failure.message, self._secrets), one_line(failure.code, self._secrets)
+        message = vendor_errors.one_line(failure.message, self._secrets)
+        code = vendor_errors.one_line(failure.code, self._secrets)
         return replace(event, failure=replace(failure, message=message, code=code))
 
     async def _refusal(self, reply: Reply) -> ModelError:
         # Reads beyond the limit, so that a key at the limit is whole and can be redacted.
-        limit = BODY_LIMIT + max(map(len, self._secrets), default=0)
+        limit = vendor_errors.BODY_LIMIT + max(map(len, self._secrets), default=0)
         body = b""
         while len(body) < limit and (piece := await reply.read()):
             body += piece
         if 200 <= reply.status < 300:
             return _not_a_stream(self._provider, reply, body)
-        return error_of_status(self._provider, reply.status, reply.headers, body[:limit], self._secrets)
+        return vendor_errors.error_of_status(
+            self._provider, reply.status, reply.headers, body[:limit], self._secrets
+        )
 
 
 def _is_stream(reply: Reply) -> bool:
@@ -178,10 +179,10 @@ def _is_stream(reply: Reply) -> bool:
 
 
 def _not_a_stream(provider: str, reply: Reply, body: bytes) -> ModelError:
-    error = read_error(body)
+    error = vendor_errors.read_error(body)
     if b'"error"' in body and error.message:
         reported = {"message": error.message, "type": error.kind, "code": error.status or error.code}
-        return error_in_stream(provider, reported, request_id=request_id(reply.headers))
+        return vendor_errors.error_in_stream(provider, reported, request_id=request_id(reply.headers))
     kind = reply.headers.get("content-type", "nothing")
     message = f"{provider} answered with {kind} instead of an event stream; check the base URL"
     return StreamBroken(message, status=reply.status, stream_opened=True)

@@ -64,6 +64,10 @@ class Transport(Protocol):
     async def aclose(self) -> None: ...
 
 
+def request_id(headers: Mapping[str, str]) -> str:
+    return headers.get("request-id") or headers.get("x-request-id") or ""
+
+
 def default_transport(url: str) -> Transport:
     """A new transport for this address. Importing one takes time, so call it when a request is due."""
     name = "http_client:DirectTransport" if _is_plain(url) else "httpx_transport:HttpxTransport"

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from ostler.models.credentials import redact
+from ostler.models.transport import request_id
 from ostler.schema.errors import (
     AuthenticationFailed,
     ContextOverflow,
@@ -243,10 +244,6 @@ def _number(text: str) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) and number >= 0 else None
-
-
-def request_id(headers: Mapping[str, str]) -> str:
-    return headers.get("request-id") or headers.get("x-request-id") or ""
 
 
 def one_line(text: str, secrets: Iterable[str] = ()) -> str:

@@ -252,4 +252,4 @@ ERRORS: dict[str, type[OstlerError]] = _tree(OstlerError)
 
 def how_to_install(extra: str) -> str:
     """Names the extra, not a command: on PyPI the name belongs to another project."""
-    return f"install Ostler with the extra `ostler[{extra}]`"
+    return f"install `ostler[{extra}]`"

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from ostler.models.sse import Frame
-from ostler.models.vendor_errors import error_in_stream
 from ostler.models.wires.decoder import AnswerDecoder, OpenBlock
 from ostler.schema.messages import Opaque, StopReason
 from ostler.schema.usage import Usage
@@ -210,7 +209,7 @@ class AnthropicDecoder(AnswerDecoder):
                 self._stop(index)
         elif name == b"error":
             error = _decode_error(data).error
-            raise error_in_stream(self._provider, error, request_id=self.request_id)
+            raise self.vendor_error(error)
 
     def _start(self, frame: _BlockStart) -> None:
         started, index = frame.content_block, frame.index

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from ostler.models.sse import Frame
-from ostler.models.vendor_errors import error_in_stream
 from ostler.models.wires.decoder import AnswerBuilder, AnswerDecoder, OpenBlock
 from ostler.schema.messages import Opaque, StopReason
 from ostler.schema.usage import Usage
@@ -235,7 +234,7 @@ class ChatDecoder(AnswerDecoder):
                 continue
             chunk = _decode_chunk(data)
             if chunk.error:
-                raise error_in_stream(self._provider, chunk.error, request_id=self.request_id)
+                raise self.vendor_error(chunk.error)
             choices = chunk.choices
             if choices:
                 choice = choices[0]
@@ -253,7 +252,7 @@ class ChatDecoder(AnswerDecoder):
         reason = choice.finish_reason or ""
         if reason in _BROKEN_OFF:
             error = {"type": _BROKEN_OFF[reason], "message": f"it ended with {reason!r}"}
-            raise error_in_stream(self._provider, error, request_id=self.request_id)
+            raise self.vendor_error(error)
         self._stop_reason = _STOP_REASONS.get(reason, "other")
         self._calls.close()
         if choice.usage is not None:

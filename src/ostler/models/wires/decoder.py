@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from ostler.core.lazy import lazy_module
 from ostler.core.model import ModelDone, ModelEvent, ModelFailure, ModelRequest
 from ostler.models.catalogue import FREE, Prices
 from ostler.models.sse import Frame, SseSplitter
@@ -22,6 +23,11 @@ from ostler.schema.events import (
 from ostler.schema.ids import new_id
 from ostler.schema.messages import Block, Opaque, Reasoning, StopReason, Text, ToolCall
 from ostler.schema.usage import UNKNOWN_USAGE, Usage
+
+if TYPE_CHECKING:
+    from ostler.models import vendor_errors
+else:
+    vendor_errors = lazy_module("ostler.models.vendor_errors")
 
 BlockKind = Literal["text", "reasoning", "call", "whole"]
 
@@ -165,6 +171,10 @@ class AnswerDecoder:
 
     def _complete(self) -> None:
         """Called when the answer is complete: the last chance to change it."""
+
+    def vendor_error(self, value: Any) -> ModelError:
+        """The error that the vendor reports in the stream."""
+        return vendor_errors.error_in_stream(self._provider, value, request_id=self.request_id)
 
     def warn(self, text: str) -> None:
         """Adds a warning to the first events of the answer."""

@@ -7,7 +7,6 @@ from typing import Any, Literal
 import msgspec
 
 from ostler.models.sse import Frame
-from ostler.models.vendor_errors import error_in_stream
 from ostler.models.wires.decoder import AnswerDecoder, OpenBlock
 from ostler.schema.messages import Image, Opaque, StopReason
 from ostler.schema.usage import Usage
@@ -154,7 +153,7 @@ class GeminiDecoder(AnswerDecoder):
         if chunk.candidates:
             self._candidate(chunk.candidates[0])
         if chunk.error is not None:
-            raise error_in_stream(self._provider, chunk.error, request_id=self.request_id)
+            raise self.vendor_error(chunk.error)
         if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
             self._stop_reason = "refusal"
             detail = chunk.prompt_feedback.block_reason_message

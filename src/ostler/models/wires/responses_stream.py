@@ -8,7 +8,6 @@ from typing import Any, Literal
 import msgspec
 
 from ostler.models.sse import Frame
-from ostler.models.vendor_errors import error_in_stream
 from ostler.models.wires.decoder import AnswerDecoder, OpenBlock
 from ostler.schema.messages import Opaque, StopReason
 from ostler.schema.usage import Usage
@@ -263,16 +262,16 @@ class ResponsesDecoder(AnswerDecoder):
     def _failed(self, data: bytes) -> None:
         response = _decode_response(data).response
         self._describe(response)
-        raise error_in_stream(self._provider, response.error, request_id=self.request_id)
+        raise self.vendor_error(response.error)
 
     def _error(self, data: bytes) -> None:
-        raise error_in_stream(self._provider, _decode_anything(data), request_id=self.request_id)
+        raise self.vendor_error(_decode_anything(data))
 
     def _untyped(self, data: bytes) -> None:
         """A gateway between the vendor and us may report errors in its own format."""
         value = _decode_anything(data)
         if isinstance(value, dict) and value.get("error"):
-            raise error_in_stream(self._provider, value, request_id=self.request_id)
+            raise self.vendor_error(value)
 
     def _describe(self, response: _Response) -> None:
         self._model = response.model or self._model
