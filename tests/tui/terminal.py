@@ -58,9 +58,9 @@ class Terminal:
         self.columns = columns
         self.written = b""
         """The whole output of the program."""
-        self._emulator = Emulator(columns, rows)
-        self._emulator.on_reply(self._reply)
-        self._ours, theirs = pty.openpty()
+        self.emulator = Emulator(columns, rows)
+        self.emulator.on_reply(self._reply)
+        self.descriptor, theirs = pty.openpty()
         self._set_size(columns, rows)
         self.process = subprocess.Popen(
             [str(word) for word in command],
@@ -82,12 +82,12 @@ class Terminal:
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        os.close(self._ours)
+        os.close(self.descriptor)
 
     # --- what a person does -------------------------------------------------------------------------
 
     def type(self, text: str) -> None:
-        os.write(self._ours, text.encode())
+        os.write(self.descriptor, text.encode())
 
     def press(self, *keys: str) -> None:
         for key in keys:
@@ -98,39 +98,39 @@ class Terminal:
 
     def resize(self, columns: int, rows: int) -> None:
         self.columns = columns
-        self._emulator.resize(columns, rows)
+        self.emulator.resize(columns, rows)
         self._set_size(columns, rows)
         os.killpg(self.process.pid, signal.SIGWINCH)
 
     def _set_size(self, columns: int, rows: int) -> None:
-        fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        fcntl.ioctl(self.descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     # --- what is seen -------------------------------------------------------------------------------
 
     def screen(self) -> str:
         """What is visible now, without blanks at the end of rows; not in the middle of a frame."""
         self._finish_frame()
-        return _trimmed(self._emulator.text())
+        return _trimmed(self.emulator.text())
 
     def everything(self) -> str:
         """The screen and the scrollback; not in the middle of a frame."""
         self._finish_frame()
-        return _trimmed(self._emulator.contents())
+        return _trimmed(self.emulator.contents())
 
     def _finish_frame(self) -> None:
         self._read(0)
         limit = time.monotonic() + 1
-        while self._emulator.mode(2026) and time.monotonic() < limit:
+        while self.emulator.mode(2026) and time.monotonic() < limit:
             self._read(0.02)
 
     def cells(self) -> list[list[Cell]]:
         """What is visible now, row by row; not in the middle of a frame."""
-        self._wait(lambda: not self._read(0) and not self._emulator.mode(2026), "the end of a frame")
+        self._wait(lambda: not self._read(0) and not self.emulator.mode(2026), "the end of a frame")
         rows = []
-        for number, line in enumerate(self._emulator.text().splitlines()):
+        for number, line in enumerate(self.emulator.text().splitlines()):
             row, column = [], 0
             for start, end, width in split_graphemes(line)[0]:
-                row.append(Cell(line[start:end], width, self._emulator.style(column, number)))
+                row.append(Cell(line[start:end], width, self.emulator.style(column, number)))
                 column += width
             rows.append(row)
         return rows
@@ -175,20 +175,20 @@ class Terminal:
 
     def _read(self, seconds: float) -> bool:
         has_read = False
-        while select.select([self._ours], [], [], seconds)[0]:
+        while select.select([self.descriptor], [], [], seconds)[0]:
             try:
-                data = os.read(self._ours, 65536)
+                data = os.read(self.descriptor, 65536)
             except OSError:  # the program has ended
                 return has_read
             if not data:
                 return has_read
             self.written += data
-            self._emulator.feed(data)
+            self.emulator.feed(data)
             has_read, seconds = True, 0
         return has_read
 
     def _reply(self, data: bytes) -> None:
-        os.write(self._ours, data)
+        os.write(self.descriptor, data)
 
 
 def _trimmed(text: str) -> str:

@@ -27,8 +27,8 @@ from tests.tui.test_composer import request_text
 
 def modes(terminal: Terminal) -> dict[str, bool]:
     """The terminal settings that a shell expects back."""
-    state = termios.tcgetattr(terminal._ours)
-    emulator = terminal._emulator
+    state = termios.tcgetattr(terminal.descriptor)
+    emulator = terminal.emulator
     return {
         "echo": bool(state[3] & termios.ECHO),
         "lines": bool(state[3] & termios.ICANON),
@@ -192,10 +192,10 @@ async def test_a_prompt_whose_run_has_started_is_not_queued() -> None:
         await terminal.see("running hold")
         run = terminal.tui.conversation.session.state.run
         assert run is not None
-        waiting = terminal.tui.composer.queue
-        begun = Prompt(id=run.started.request, by="tui", content=(Text("go"),))
-        waiting._waiting = [begun]  # as it was read a moment ago
-        assert len(waiting) == 0
+        queue = terminal.tui.composer.queue
+        started = Prompt(id=run.started.request, by="tui", content=(Text("go"),))
+        queue._requests = [started]  # as it was read a moment ago
+        assert len(queue) == 0
         terminal.press("next")
         assert "queued" not in await terminal.see("> next")
         release.set()

@@ -45,9 +45,9 @@ def test_detaching_keeps_the_agent_running_and_restores_the_terminal(attach: Att
         assert terminal.wait_for_end() == 0
         screen = terminal.screen()
         assert screen == "ostler: detached; the agent continues"
-        assert not terminal._emulator.mode(2004)
-        assert not terminal._emulator.mode(1049)
-        assert termios.tcgetattr(terminal._ours)[3] & termios.ECHO
+        assert not terminal.emulator.mode(2004)
+        assert not terminal.emulator.mode(1049)
+        assert termios.tcgetattr(terminal.descriptor)[3] & termios.ECHO
         again = attach(server.address)
         again.wait_for("> half of it")
 
@@ -62,7 +62,7 @@ def test_ctrl_c_and_pastes_reach_the_agent_and_the_detach_key_is_configurable(
         terminal.wait_for("Thinking...")
         terminal.press("ctrl+c")
         terminal.wait_for("interrupted")
-        assert terminal._emulator.mode(2004)
+        assert terminal.emulator.mode(2004)
         terminal.paste("two\nlines \x11 and more")
         terminal.wait_for("lines")
         terminal.press("enter")
@@ -149,7 +149,7 @@ def test_signals_restore_the_terminal(attach: Attach, tmp_path: Path) -> None:
             os.kill(terminal.process.pid, by)
             assert terminal.wait_for_end() == 128 + by
             assert terminal.screen() == ""
-            assert termios.tcgetattr(terminal._ours)[3] & termios.ICANON
+            assert termios.tcgetattr(terminal.descriptor)[3] & termios.ICANON
 
 
 def test_attach_to_an_agent_without_a_screen_points_to_its_page(attach: Attach, tmp_path: Path) -> None:

@@ -23,9 +23,9 @@ PIECES = st.sampled_from(
 
 def feed_all(keyboard: Keyboard, *pieces: bytes) -> tuple[list[str], str]:
     """The commands of the view, and the keys for the agent."""
-    parts_found = [one for piece in pieces for one in keyboard.feed(piece)]
-    keys = "".join(keys for _, keys in parts_found) + keyboard.flush()
-    return [wish for wish, _ in parts_found if wish], keys
+    parts = [one for piece in pieces for one in keyboard.feed(piece)]
+    keys = "".join(keys for _, keys in parts) + keyboard.flush()
+    return [command for command, _ in parts if command], keys
 
 
 def test_keys_reach_the_agent_and_view_commands_do_not() -> None:
@@ -56,4 +56,5 @@ def test_input_may_arrive_in_any_pieces(pieces: list[bytes], data: st.DataObject
 
 @given(st.binary())
 def test_any_bytes_are_accepted_as_input(data: bytes) -> None:
-    feed_all(Keyboard(DETACH), data)
+    commands, _ = feed_all(Keyboard(DETACH), data)
+    assert set(commands) <= {"detach", "back", "forth"}

@@ -119,8 +119,8 @@ def test_other_pastes_are_no_drops(place: Path, pasted: str) -> None:
 
 @given(st.text(max_size=40))
 def test_any_paste_can_be_checked_for_drops(pasted: str) -> None:
-    dropped_paths(pasted)
-    dropped_paths(f"/{pasted}")
+    for text in (pasted, f"/{pasted}"):
+        assert all(path.exists() for path in dropped_paths(text))
 
 
 def test_a_file_becomes_a_mention_and_a_folder_one_with_a_slash(place: Path) -> None:
