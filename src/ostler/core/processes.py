@@ -236,11 +236,9 @@ class OwnerPipe:
         self.child_end, self._owner = os.pipe()
 
     def attach(self, group: int, *others: int) -> None:
-        """`others`: our other descriptors that the leader notices the end of.
-
-        At exit the highest descriptor closes first. If one of the others did, the leader could exit, and its
-        end of the pipe with it, before the group is signalled.
-        """
+        """`others`: our other descriptors that the leader notices the end of. At exit the highest descriptor
+        closes first. If one of the others did, the leader could exit, and its end of the pipe with it, before
+        the group is signalled."""
         if sys.platform == "linux":
             with suppress(OSError):  # a sandbox without it
                 fcntl.fcntl(self.child_end, fcntl.F_SETOWN, -group)

@@ -19,11 +19,9 @@ Key = tuple[str, ...]
 
 
 class LiveTail:
-    """Joins deltas until the fact comes that contains the whole.
-
-    A late subscriber gets `events`: deltas that begin at offset 0 (for a tool's output, at the part that is
-    still stored); the stream continues after them without gap or repetition.
-    """
+    """Joins deltas until the fact comes that contains the whole. A late subscriber gets `events`: deltas that
+    begin at offset 0 (for a tool's output, at the part that is still stored); the stream continues after them
+    without gap or repetition."""
 
     def __init__(self) -> None:
         self._open: dict[Key, _OpenText] = {}

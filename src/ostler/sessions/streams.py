@@ -202,11 +202,9 @@ class Frame(msgspec.Struct, eq=False):
 
 
 class SessionStream:
-    """The events of one session, for any number of subscribers.
-
-    Its source, the journal or a relay, publishes batches without a gap after `last_seq`. Facts that were
-    published before are skipped, so sources may overlap.
-    """
+    """The events of one session, for any number of subscribers. Its source, the journal or a relay, publishes
+    batches without a gap after `last_seq`. Facts that were published before are skipped, so sources may
+    overlap."""
 
     def __init__(self, session: str, store: Store, encode: Encode, last_seq: int) -> None:
         self.session = session
