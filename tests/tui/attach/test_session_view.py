@@ -179,7 +179,7 @@ def test_a_server_that_was_away_is_found_again_and_nothing_is_missing(
         enter(terminal, "one")
         terminal.wait_for("the first answer")
         server.end()
-        terminal.wait_for("is away, and tried again")
+        terminal.wait_for("is away; reconnecting")
     port = server.base_url.rpartition(":")[2]
     with serve_process(ostler, *use(vendor), "--port", port) as back:
         said = {"type": "prompt", "content": [{"type": "text", "text": "two"}]}
