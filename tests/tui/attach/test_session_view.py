@@ -175,7 +175,7 @@ def test_reconnecting_to_a_server_loses_no_events(attach: Attach, serve: Serve, 
         send_line(terminal, "one")
         terminal.wait_for("the first answer")
         server.end()
-        terminal.wait_for("is away, and tried again")
+        terminal.wait_for("is away; reconnecting")
     port = server.base_url.rpartition(":")[2]
     with serve_process(ostler, *use(vendor), "--port", port) as back:
         values = {"type": "prompt", "content": [{"type": "text", "text": "two"}]}
