@@ -66,7 +66,7 @@ def test_a_skill_file_declares_all_fields(root: Path, own: Path) -> None:
         "allowed-tools: Bash(qpdf *) Read\ncolour: blue",
     )
     skills = find(root, own)
-    (skill,) = skills.found.values()
+    (skill,) = skills.by_name.values()
     assert skill == Skill(
         name="pdf-forms",
         description="Fills forms. Use it for: PDF files.",
@@ -89,7 +89,7 @@ def test_the_nearest_wins_and_the_project_before_the_user(root: Path, own: Path,
         for place in places[first:]:
             write(place, f"skill-{first}")
     write(tmp_path / ".agents/skills", "above")
-    skills_found = find(cwd, own, shared, root=root).found
+    skills_found = find(cwd, own, shared, root=root).by_name
     expected = {f"skill-{n}": str(place / f"skill-{n}" / "SKILL.md") for n, place in enumerate(places)}
     assert {name: skill.source for name, skill in skills_found.items()} == expected
     assert [skill.scope for skill in skills_found.values()] == ["project"] * 4 + ["user"] * 2
@@ -98,7 +98,7 @@ def test_the_nearest_wins_and_the_project_before_the_user(root: Path, own: Path,
 def test_the_users_own_folder_is_not_the_projects_even_inside_of_it(root: Path) -> None:
     path = write(root / ".agents/skills", "mine")
     skills = find(root, root / ".agents/skills", distrusted=[path])
-    assert skills.found["mine"].scope == "user"
+    assert skills.by_name["mine"].scope == "user"
 
 
 def test_a_projects_skill_is_omitted_until_it_is_trusted(root: Path, own: Path) -> None:
@@ -106,14 +106,14 @@ def test_a_projects_skill_is_omitted_until_it_is_trusted(root: Path, own: Path) 
     other = write(root / ".agents/skills", "other")
     write(own, "release", "description: mine")
     skills = find(root, own, distrusted=[theirs, other])
-    assert {name: skill.description for name, skill in skills.found.items()} == {"release": "mine"}
+    assert {name: skill.description for name, skill in skills.by_name.items()} == {"release": "mine"}
     assert [(one.name, one.path) for one in skills.to_trust] == [("other", other), ("release", theirs)]
     assert skills.problems == ()
     assert skills.notices == (
         f"skills of this project are not used until you review them and run "
         f"`ostler trust {quote(str(root))}`: other, release",
     )
-    assert find(root, own).found["release"].description == "theirs"
+    assert find(root, own).by_name["release"].description == "theirs"
 
 
 @pytest.mark.parametrize(
@@ -133,14 +133,14 @@ def test_a_projects_skill_is_omitted_until_it_is_trusted(root: Path, own: Path) 
 def test_a_name_has_its_rules(name: str, folder: str, root: Path) -> None:
     path = write(root, name, folder=folder)
     skills = find(root, root)
-    assert skills.found == {}
+    assert skills.by_name == {}
     assert only_problem(skills, path).endswith("; the skill is left out")
 
 
 @pytest.mark.parametrize("name", ["a", "7", "a-b-c", "x" * 64, "0-9"])
 def test_names_within_the_rules(name: str, root: Path) -> None:
     write(root, name)
-    assert list(find(root, root).found) == [name]
+    assert list(find(root, root).by_name) == [name]
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_names_within_the_rules(name: str, root: Path) -> None:
 def test_a_skill_without_a_description_is_omitted(front: str, complaint: str, root: Path) -> None:
     path = write(root, "a", front)
     skills = find(root, root)
-    assert skills.found == {}
+    assert skills.by_name == {}
     assert only_problem(skills, path).startswith(complaint)
 
 
@@ -167,9 +167,9 @@ def test_a_skill_without_a_description_is_omitted(front: str, complaint: str, ro
 def test_an_invalid_optional_field_is_reported_and_the_skill_is_used(front: str, root: Path) -> None:
     path = write(root, "a", f"description: d\n{front}")
     skills = find(root, root)
-    assert "a" in skills.found
+    assert "a" in skills.by_name
     assert only_problem(skills, path).startswith(f"its `{front.split(':')[0]}` ")
-    assert len(skills.found["a"].compatibility) <= 500
+    assert len(skills.by_name["a"].compatibility) <= 500
 
 
 def test_what_is_no_skill_is_passed_over(root: Path) -> None:
@@ -190,7 +190,7 @@ def test_unusable_files_are_omitted_with_a_reason(root: Path, tmp_path: Path) ->
     (place / "latin").mkdir()
     (place / "latin" / "SKILL.md").write_bytes(b"---\nname: latin\ndescription: caf\xe9\n---\n")
     skills = find(root)
-    assert (skills.found, skills.to_trust) == ({}, ())
+    assert (skills.by_name, skills.to_trust) == ({}, ())
     assert [problem.removeprefix(f"{place}/") for problem in skills.problems] == [
         "folder/SKILL.md: it is not a file; the skill is left out",
         "latin/SKILL.md: it is not UTF-8; the skill is left out",
@@ -209,7 +209,7 @@ def test_any_front_matter_yields_a_skill_or_a_one_line_problem(front: str) -> No
         content = f"---\nname: a\n{front}\n---\nbody".encode(errors="replace")
         (root / "a" / "SKILL.md").write_bytes(content)
         skills = find(root, root)
-        assert bool(skills.found) or len(skills.problems) == 1
+        assert bool(skills.by_name) or len(skills.problems) == 1
         assert not any("\n" in problem for problem in skills.problems)
 
 
@@ -268,7 +268,7 @@ def test_at_most_fifty_files_are_listed(root: Path) -> None:
     path = write(root, "big")
     for number in range(60):
         (path.parent / f"{number:02}.txt").write_text("")
-    *_, last, more = activated(find(root, root).found["big"], root).splitlines()
+    *_, last, more = activated(find(root, root).by_name["big"], root).splitlines()
     assert (last, more) == ("big/49.txt", "[more files: list the folder]")
 
 

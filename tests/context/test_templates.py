@@ -339,7 +339,7 @@ def test_the_nearest_file_wins(tmp_path: Path) -> None:
     write(tmp_path / "p/sub/.agents/prompts/c.md", "near c")
     write(tmp_path / "p/.ostler/prompts/c.md", "root c")
     write(tmp_path / ".ostler/prompts/d.md", "above the project")
-    files_found = find(tmp_path).found
+    files_found = find(tmp_path).by_name
     assert {name: one.body for name, one in files_found.items()} == {
         "a": "root a",
         "b": "own b",
@@ -353,14 +353,14 @@ def test_front_matter_declares_a_templates_parameters(tmp_path: Path) -> None:
     write(tmp_path / "own/r.md", f"---\ndescription: D\n{declared}---\n\n{{{{file}}}} $2\n")
     write(tmp_path / "own/s.md", "---\narguments: [a, b]\nmodel: x/y\n---\n# Say {{a}} {{c}}")
     files = find(tmp_path)
-    assert files.found["r"].usage == "/r FILE [LINES] [--no-deep] [--base TEXT]"
-    assert files.found["s"].description == "Say {{a}} {{c}}"
+    assert files.by_name["r"].usage == "/r FILE [LINES] [--no-deep] [--base TEXT]"
+    assert files.by_name["s"].description == "Say {{a}} {{c}}"
     assert [one.rpartition(": ")[2] for one in files.problems] == [
         "its `model` is not supported",
         "{{c}} is not among its arguments and flags, and stays as it is",
     ]
     expanded = expand_command("/r x", {"": prompt_commands(files, MODEL)})
-    assert expanded == ExpandedPrompt("x 3", files.found["r"].source, True, ("file", "lines"))
+    assert expanded == ExpandedPrompt("x 3", files.by_name["r"].source, True, ("file", "lines"))
 
 
 @pytest.mark.parametrize(

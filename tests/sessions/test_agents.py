@@ -41,7 +41,7 @@ def write(folder: Path, name: str, front: str = "description: d", body: str = ""
 
 
 def only(agents: Agents) -> AgentSpec:
-    (agent,) = agents.found.values()
+    (agent,) = agents.by_name.values()
     return agent
 
 
@@ -112,7 +112,7 @@ def test_outside_of_a_repository_only_the_folder_itself_counts(tmp_path: Path) -
     below.mkdir(parents=True)
     write(tmp_path / "a", "above")
     write(below, "here")
-    assert list(find_agents(below).found) == ["here"]
+    assert list(find_agents(below).by_name) == ["here"]
 
 
 def test_the_users_own_folder_is_never_a_projects(
@@ -186,7 +186,7 @@ def test_a_judge_is_one_of_the_agents_tools(project: Path) -> None:
 def test_an_invalid_name_is_replaced_by_the_files_name(project: Path) -> None:
     path = write(project, "reviewer", "name: Code Reviewer\ndescription: d")
     agents = find_agents(project)
-    assert list(agents.found) == ["reviewer"]
+    assert list(agents.by_name) == ["reviewer"]
     (problem,) = problems(agents, path)
     assert problem.endswith("the agent is called reviewer, not 'Code Reviewer'")
 
@@ -194,7 +194,7 @@ def test_an_invalid_name_is_replaced_by_the_files_name(project: Path) -> None:
 def test_restrictions_of_other_programs_are_reported_as_ignored(project: Path) -> None:
     path = write(project, "a", "description: d\npermissionMode: plan\nhooks:\n  Stop:\n    - matcher: x")
     agents = find_agents(project)
-    assert list(agents.found) == ["a"]
+    assert list(agents.by_name) == ["a"]
     assert [problem.partition(" has ")[0] for problem in problems(agents, path)] == [
         "its `hooks`",
         "its `permissionMode`",
@@ -246,7 +246,7 @@ def test_a_file_that_cannot_be_used_is_reported(tmp_path: Path, project: Path) -
         (folder / ignored).write_text("nothing")
     (folder / os.fsdecode(b"\xff.md")).write_text("---\nname: b\ndescription: d\n---")
     agents = find_agents(project)
-    assert list(agents.found) == ["good"]
+    assert list(agents.by_name) == ["good"]
     problems_found = [
         problem.removeprefix(f"{folder}/").removesuffix("; the agent is left out")
         for problem in agents.problems
@@ -274,7 +274,7 @@ def test_a_link_within_the_project_or_of_the_user_is_followed(
     (tmp_path / "mine.md").write_text("---\ndescription: d\n---")
     write(home, "c").with_name("mine.md").symlink_to(tmp_path / "mine.md")
     agents = find_agents(project)
-    assert (sorted(agents.found), agents.problems) == (["a", "b", "c", "mine"], ())
+    assert (sorted(agents.by_name), agents.problems) == (["a", "b", "c", "mine"], ())
 
 
 def test_an_unreadable_file_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -361,7 +361,7 @@ def test_an_agent_may_have_context_rules(home: Path) -> None:
 def test_an_agent_with_invalid_rules_is_left_out(project: Path, rules: str, complaint: str) -> None:
     path = write(project, "a", f"description: d\ncontext:{rules if rules == ' 5' else chr(10) + rules}")
     agents = find_agents(project)
-    assert not agents.found and problems(agents, path) == [f"{complaint}; the agent is left out"]
+    assert not agents.by_name and problems(agents, path) == [f"{complaint}; the agent is left out"]
 
 
 def test_the_model_for_the_summaries_of_a_projects_agent_needs_trust(project: Path) -> None:

@@ -49,11 +49,11 @@ def expanding_in(cwd: Path, taken: Collection[str] = ()) -> list[CommandEntry]:
     templates = [
         # More arguments than in the usage are always allowed, and are appended to the prompt.
         CommandEntry(one.name, one.description, one.usage.partition(" ")[2] or "…", kind="template")
-        for one in slash_commands.prompts_here(cwd).found.values()
+        for one in slash_commands.prompts_here(cwd).by_name.values()
     ]
     skills = [
         CommandEntry(f"skill:{one.name}", one.description, "…", kind="skill")
-        for one in instructions.skills_in(cwd).found.values()
+        for one in instructions.skills_in(cwd).by_name.values()
     ]
     return [one for one in (*templates, *skills) if one.name not in taken]
 

@@ -196,7 +196,7 @@ def _delegate_tool(cwd: Path, tools: tuple[str, ...], say: Notify) -> Tool:
     agents = find_agents(cwd, tools)
     for problem in agents.problems:
         say(problem)
-    return DelegateTool(agents.found)
+    return DelegateTool(agents.by_name)
 
 
 def _skill_tool(cwd: Path, say: Notify) -> Tool | None:

@@ -70,7 +70,7 @@ def command_text(words: Sequence[str], harness: Harness, commands: Collection[st
         skill = expand_skill(typed, available, harness.cwd)
         return ExpandedPrompt(skill, is_own=False) if skill else ExpandedPrompt(typed)
     templates = prompt_commands(prompts_here(harness.cwd), harness.model.name)
-    others = [*(f"/skill:{name}" for name in available.found), *(f"/{name}" for name in commands)]
+    others = [*(f"/skill:{name}" for name in available.by_name), *(f"/{name}" for name in commands)]
     return expand_command(words, {"": templates}, others)
 
 

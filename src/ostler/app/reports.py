@@ -366,13 +366,13 @@ def agent_rows(agents: Agents, cwd: Path) -> list[tuple[str, ...]]:
             one_line(short_path(Path(agent.source), cwd)),
             one_line(agent.description),
         )
-        for _, agent in sorted(agents.found.items())
+        for _, agent in sorted(agents.by_name.items())
     ]
 
 
 def agent_notices(agents: Agents) -> list[str]:
     """Problems, or where to put agents if there are none."""
-    if agents.found or agents.problems:
+    if agents.by_name or agents.problems:
         return [one_line(problem) for problem in agents.problems]
     own = configuration_file().parent / "agents"
     return [f"there are no agents; create {AGENT_FOLDERS[0]}/NAME.md here, or {own}/NAME.md"]
@@ -408,7 +408,7 @@ SKILL_HEADINGS = ("NAME", "BY", "FROM", "DESCRIPTION")
 
 def skill_rows(skills: Skills, cwd: Path) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
-    for _, skill in sorted(skills.found.items()):
+    for _, skill in sorted(skills.by_name.items()):
         source = one_line(short_path(Path(skill.source), cwd))
         rows.append(
             (skill.name, "model, you" if skill.for_model else "you", source, one_line(skill.description))
@@ -418,7 +418,7 @@ def skill_rows(skills: Skills, cwd: Path) -> list[tuple[str, ...]]:
 
 def skill_notices(skills: Skills) -> list[str]:
     """Problems, or where to put skills if there are none."""
-    if skills.found or skills.notices:
+    if skills.by_name or skills.notices:
         return [one_line(notice) for notice in skills.notices]
     own = own_folder() / "skills"
     return [f"there are no skills; create {SKILL_FOLDERS[0]}/NAME/{FILE} here, or {own}/NAME/{FILE}"]

@@ -55,10 +55,10 @@ def agents_command(arguments: list[str]) -> int:
     agents = find_agents(cwd)
     others = _of_other_vendors(cwd, with_installed=options.installed)
     if options.json:
-        print_json(*(agents.found[name] for name in sorted(agents.found)), *others)
+        print_json(*(agents.by_name[name] for name in sorted(agents.by_name)), *others)
     else:
         print_table(AGENT_HEADINGS, agent_rows(agents, cwd))
-        if agents.found and others:
+        if agents.by_name and others:
             print()
         print_table(OF_OTHER_VENDORS, [_row_of_other(one) for one in others])
     for notice in agent_notices(agents) if agents.problems or not others else ():
@@ -93,7 +93,7 @@ def skills_command(arguments: list[str]) -> int:
     cwd = working_directory()
     skills = skills_in(cwd)
     if options.json:
-        print_json(*(skills.found[name] for name in sorted(skills.found)))
+        print_json(*(skills.by_name[name] for name in sorted(skills.by_name)))
     else:
         print_table(SKILL_HEADINGS, skill_rows(skills, cwd))
     for notice in skill_notices(skills):
@@ -130,7 +130,7 @@ def prompts_command(arguments: list[str]) -> int:
     if options.command == "show":
         _show(_named(files, options.name.removeprefix("/")), as_json=options.json)
         return 0
-    templates = [files.found[name] for name in sorted(files.found)]
+    templates = [files.by_name[name] for name in sorted(files.by_name)]
     if options.json:
         print_json(*map(_listed, templates))
     else:
@@ -138,7 +138,7 @@ def prompts_command(arguments: list[str]) -> int:
         print_table(PROMPT_HEADINGS, [tuple(map(one_line, row)) for row in rows])
     for problem in files.problems:
         print_stderr(problem)
-    if not files.found and not files.problems:
+    if not files.by_name and not files.problems:
         own = own_prompts()
         print_stderr(f"there are no templates; create {PROMPT_FOLDERS[0]}/NAME.md here, or {own}/NAME.md")
     return 0
@@ -147,10 +147,10 @@ def prompts_command(arguments: list[str]) -> int:
 def _named(files: PromptFiles, name: str) -> PromptFile:
     if name in files.unusable:
         raise NotFound(files.unusable[name])
-    if name not in files.found:
-        names = ", ".join(sorted(files.found)) or "none"
+    if name not in files.by_name:
+        names = ", ".join(sorted(files.by_name)) or "none"
         raise NotFound(f"there is no template {name!r}; the templates are: {names}")
-    return files.found[name]
+    return files.by_name[name]
 
 
 def _show(file: PromptFile, *, as_json: bool) -> None:

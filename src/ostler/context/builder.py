@@ -138,7 +138,7 @@ class ContextBuilder:
             required = self._required(conversation, fixed)
             trace["kept"] = msgspec.to_builtins(required)
             problem = calibration.too_much(self._model, trace["tokens"], required)
-        return BuiltContext(system, visible.transcript, (*at_end, *request.said, *notes), trace, problem)
+        return BuiltContext(system, visible.transcript, (*at_end, *request.appended, *notes), trace, problem)
 
     def _required(self, conversation: Conversation, fixed: Count) -> list[RequiredEntry]:
         """The entries that stay although they do not fit."""
@@ -151,7 +151,7 @@ class ContextBuilder:
         state = journal.state
         if not state.context_tokens or state.context_messages > len(request.transcript):
             return None
-        if request.said or (journal.last_prefix and journal.last_prefix.system != request.system):
+        if request.appended or (journal.last_prefix and journal.last_prefix.system != request.system):
             return None  # the last request was counted with another system prompt or messages
         new = request.transcript.messages[state.context_messages :]
         counts = total(self._tokenizer.message(message, self._model) for message in new)
@@ -243,9 +243,9 @@ class ContextBuilder:
         if names not in self._sizes:
             self._sizes[names] = self._tokenizer.tools(request.tools, self._model)
         fixed = self._sized(request.system) + self._sizes[names]
-        if not request.said:
+        if not request.appended:
             return fixed
-        return fixed + total(self._tokenizer.message(message, self._model) for message in request.said)
+        return fixed + total(self._tokenizer.message(message, self._model) for message in request.appended)
 
     def _sized(self, text: str) -> Count:
         if text not in self._sizes:

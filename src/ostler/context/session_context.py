@@ -159,7 +159,7 @@ class SessionContext:
     async def build(self, journal: Journal, request: ContextInput) -> BuiltContext:
         if tokens := self._easily(journal, request):
             built = BuiltContext(
-                request.system, request.transcript, request.said, self._trace(journal, request, tokens)
+                request.system, request.transcript, request.appended, self._trace(journal, request, tokens)
             )
         else:
             built = await self.whole().build(journal, request)
@@ -209,7 +209,7 @@ class SessionContext:
         counted = state.context_messages if state.context_tokens else 0
         if counted > len(request.transcript):
             counted = 0
-        messages = (*request.transcript.messages[counted:], *request.said)
+        messages = (*request.transcript.messages[counted:], *request.appended)
         characters = sum([_size(block) for message in messages for block in message.content])
         if not counted:
             names = tuple([tool.name for tool in request.tools])

@@ -82,14 +82,14 @@ class SkillToTrust(msgspec.Struct, frozen=True):
 
 
 class Skills(msgspec.Struct, frozen=True):
-    found: dict[str, Skill]
+    by_name: dict[str, Skill]
     problems: tuple[str, ...]
     """Problems with files, one line each, starting with the file's path."""
     to_trust: tuple[SkillToTrust, ...]
 
     @property
     def for_model(self) -> dict[str, Skill]:
-        return {name: skill for name, skill in self.found.items() if skill.for_model}
+        return {name: skill for name, skill in self.by_name.items() if skill.for_model}
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -314,15 +314,15 @@ def expand_skill(text: str, skills: Skills, cwd: Path) -> str | None:
 
 def skill_notice(name: str, skills: Skills, cwd: Path) -> str:
     """The text of a skill for the model. Raises `UsageError` if it cannot be used."""
-    if name not in skills.found:
+    if name not in skills.by_name:
         for one in skills.to_trust:
             if one.name == name:
                 advice = f"review it and run `ostler trust {quoted_path(project_of(one.path))}`"
                 raise UsageError(f"the skill {name} belongs to this project: {advice}")
-        names = ", ".join(sorted(skills.found)) or "none"
+        names = ", ".join(sorted(skills.by_name)) or "none"
         raise UsageError(f"there is no skill {name!r}; the skills are: {names}")
     try:
-        return activated(skills.found[name], cwd)
+        return activated(skills.by_name[name], cwd)
     except Unusable as error:
         raise UsageError(f"the skill {name} cannot be used: {error}") from None
 

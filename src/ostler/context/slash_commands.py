@@ -126,7 +126,7 @@ class PromptFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PromptFiles(msgspec.Struct, frozen=True):
-    found: dict[str, PromptFile]
+    by_name: dict[str, PromptFile]
     unusable: dict[str, str]
     """Why the template of a name cannot be used."""
     problems: tuple[str, ...]
@@ -149,13 +149,13 @@ def prompt_commands(files: PromptFiles, model: str) -> Kind:
     def expand(name: str, words: Sequence[Word]) -> ExpandedPrompt:
         if name in files.unusable:
             raise UsageError(files.unusable[name])
-        file = files.found[name]
+        file = files.by_name[name]
         filled = fill(file.template, words, model)
         if not filled.text.strip():
             raise UsageError(f"/{name} is empty for {model}: {file.source}")
         return ExpandedPrompt(filled.text, file.source, file.scope == "user", filled.used)
 
-    return Kind({*files.found, *files.unusable}, expand)
+    return Kind({*files.by_name, *files.unusable}, expand)
 
 
 class _PromptSearch(FileSearch):

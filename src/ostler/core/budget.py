@@ -269,4 +269,4 @@ class _RunTimer:
     def _used(self) -> float:
         run, now_ms = self._run, self._journal.world.now_ms()
         until_ms = now_ms if run.still_since_ms is None else run.still_since_ms
-        return (until_ms - run.time_ms - run.still_ms - self._undriven_ms) / 1000
+        return (until_ms - run.time_ms - run.idle_ms - self._undriven_ms) / 1000

@@ -222,7 +222,7 @@ class CallContext:
             await self.journal.commit()
             answer = await self._questions.ask(asked, asker, self.journal)
         finally:
-            self.stopwatch.go_on()
+            self.stopwatch.resume()
             withdraw_question(self.journal, asked)
         await self.journal.commit()
         if answer.outcome != "answered":

@@ -183,7 +183,7 @@ class Stopwatch:
         if self._since is None:
             self._since = asyncio.get_running_loop().time()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self._pauses -= 1
         if self._since is not None and not self._pauses:
             self._paused += asyncio.get_running_loop().time() - self._since

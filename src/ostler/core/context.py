@@ -44,7 +44,7 @@ class ContextInput(msgspec.Struct, frozen=True):
     tools: ToolOffers
     model: Model
     steers: Set[int] = frozenset()
-    said: tuple[Message, ...] = ()
+    appended: tuple[Message, ...] = ()
     """Messages that a hook appends to each request of a run."""
 
 

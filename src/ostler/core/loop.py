@@ -292,7 +292,7 @@ class Loop:
         journal, harness, context = self.journal, self._harness, self._harness.context
         content = context_input(journal, harness, model, tools, self._run_plan)
         if context is None:
-            return BuiltContext(content.system, content.transcript, content.said)
+            return BuiltContext(content.system, content.transcript, content.appended)
         if order := await self._compaction_due(step, context, content):
             self.compaction = None
             problem = "the run was cancelled"

@@ -131,7 +131,7 @@ class RunState:
         self.first_seq = 0
         self.waiting: events.RunWaiting | None = None
         self.still_since_ms: int | None = None
-        self.still_ms = 0
+        self.idle_ms = 0
         """How long it has waited for users so far."""
         self.repeats: dict[str, int] = {}
         """How many steps in a row the same call had the same result, by digest of both."""
@@ -162,7 +162,7 @@ class RunState:
         if is_still and self.still_since_ms is None:
             self.still_since_ms = time_ms
         elif not is_still and self.still_since_ms is not None:
-            self.still_ms += max(0, time_ms - self.still_since_ms)
+            self.idle_ms += max(0, time_ms - self.still_since_ms)
             self.still_since_ms = None
 
 

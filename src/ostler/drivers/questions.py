@@ -176,7 +176,7 @@ class ForwardedQuestions:
                     self._open[question] = asyncio.ensure_future(self._forward(asked))
                 case QuestionAnswered(id=question) if task := self._open.pop(question, None):
                     task.cancel()
-                    self.stopwatch.go_on()
+                    self.stopwatch.resume()
 
     def close(self) -> None:
         for task in self._open.values():

@@ -185,7 +185,7 @@ def untimed() -> Iterator[None]:
         yield
     finally:
         if watch:
-            watch.go_on()
+            watch.resume()
 
 
 def described(error: BaseException, function: Callable[..., Any] | None = None) -> str:

@@ -87,7 +87,7 @@ class ModelToTrust(msgspec.Struct, frozen=True):
 
 
 class Agents(msgspec.Struct, frozen=True):
-    found: dict[str, AgentSpec]
+    by_name: dict[str, AgentSpec]
     problems: tuple[str, ...]
     """A line for each problem, which begins with the file's path."""
     models_to_trust: tuple[ModelToTrust, ...]

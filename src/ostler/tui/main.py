@@ -234,6 +234,6 @@ def _instruction_sources(cwd: Path, has_instructions: bool) -> list[str]:
         path, folder = Path(source.path), cwd.resolve()
         name = str(path.relative_to(folder)) if path.is_relative_to(folder) else below_home(path)
         parts.append(name or os.path.relpath(path, folder))
-    if skills := len(instructions.skills_in(cwd).found):
+    if skills := len(instructions.skills_in(cwd).by_name):
         parts.append(plural(skills, "skill"))
     return parts

@@ -288,7 +288,7 @@ class MeterReader:
             run_cost = used.cost
             tokens += used.tokens - counted.tokens  # of running children
             cost = None if cost is None else cost + used.cost - counted.cost
-            seconds = self._activity.run_seconds - run.still_ms / 1000
+            seconds = self._activity.run_seconds - run.idle_ms / 1000
             budget = _left(run.started.limits, used.steps, used.tokens, used.cost, seconds)
         model = harness.model.name
         return Meters(

@@ -125,7 +125,7 @@ class Skills:
         for one in search.to_trust:
             project = root or context_skills.project_of(one.path)
             problems.append(f"{one.path}: {_untrusted(one.path, project)}")
-        for skill in search.found.values():
+        for skill in search.by_name.values():
             try:
                 fields, body = contents(skill)
             except Unusable as error:
