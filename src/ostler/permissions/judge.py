@@ -144,9 +144,7 @@ class Judge:
             for rule in self._rules[effect]:
                 matches = match(rule) if rule.covers(tool, kind) else "no"
                 if matches == "yes" and effect == "deny":
-                    origin = f" ({rule.origin})" if rule.origin else ""
-                    why = f"the rule deny {rule.text}{origin} forbids this{where}; work without it"
-                    return Finding("refuse", part, why)
+                    return Finding("refuse", part, _denied(rule, where))
                 asking = asking if matches == "no" else asking or rule
             if asking is not None:
                 may = "may deny this" if effect == "deny" else "wants a person asked"
@@ -221,8 +219,7 @@ class Judge:
             return self._judge_move(part)
         if only_reads and tool == "bash" and self._allow_reads and not part.assignments:
             if part.words[0] == "git" and not self._is_in_same_repository(folder):
-                why = f"it is uncertain which repository git would use{_in(part.source)}"
-                return Finding("ask", part.source, why, part)
+                return Finding("ask", part.source, f"git's repository is uncertain{_in(part.source)}", part)
             return Finding("allow", part.source, f"{by_profile(self._profile)}, it only reads")
         return self._by_profile(kind, part.source, part)
 
@@ -287,6 +284,11 @@ def _unknown_path(rule: Rule) -> Match:
 def _without_subject(rule: Rule) -> Match:
     """For a call without anything that a pattern could match: a rule that restricts may still apply."""
     return "yes" if rule.pattern is None else "maybe" if rule.restricts else "no"
+
+
+def _denied(rule: Rule, where: str) -> str:
+    origin = f" ({rule.origin})" if rule.origin else ""
+    return f"the rule deny {rule.text}{origin} forbids this{where}; work without it"
 
 
 def _in(part: str) -> str:
