@@ -237,7 +237,6 @@ class SessionContext:
 
 
 def follow_policy(harness: Harness, policy: ContextPolicy) -> None:
-    """Applies the policy's rules about results and tools."""
     harness.result_limits = ResultLimits(policy.results.characters, policy.results.lines)
     tools = [tool for name, tool in harness.tools.items() if name != CLOSE_CHAPTER]
     if policy.checkpoints.offered and tools:

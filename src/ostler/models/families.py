@@ -78,7 +78,6 @@ _OTHER_CLAUDE = ClaudeFamily(32_000, "budget")
 """Models of other vendors on the same wire support the older way to request thinking."""
 
 _CLAUDE_BUDGETS: dict[Level, int] = {"off": 0, "minimal": 1024, "low": 2048, "medium": 8192, "high": 16384}
-
 _EFFORTS: dict[Level, str] = {level: level for level in LEVELS[LEVELS.index("low") :]}
 
 _LEVELS: dict[Thinking, Levels] = {

@@ -93,8 +93,6 @@ def _query(provider: Provider, deadline: float) -> LocalServer:
 
 
 class _Answer:
-    """Filled by the parser."""
-
     def __init__(self) -> None:
         self.body = b""
         self.is_complete = False

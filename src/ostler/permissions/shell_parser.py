@@ -101,7 +101,6 @@ _INERT = word_set(
 )
 
 _MOVES = ("cd", "pushd", "popd")
-
 _ARGUMENT_BEFORE = "an argument follows a redirection"
 _UNCERTAIN_END = "it is uncertain where a word ends"
 _NOT_JUDGED = "this cannot be judged"

@@ -13,7 +13,6 @@ from ostler.schema.messages import Opaque, StopReason
 from ostler.schema.usage import Usage
 
 WIRE = "responses"
-
 _CUT_SHORT: dict[str, StopReason] = {"max_output_tokens": "length", "content_filter": "refusal"}
 
 
