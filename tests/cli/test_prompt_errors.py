@@ -21,9 +21,13 @@ def assert_key_is_nowhere(ostler: Ostler, ran: Ran) -> None:
 
 FAILURES: list[tuple[str, Answer, list[str]]] = [
     ("401", Refusal(401, f"Incorrect API key provided: {KEY}"), ["[hidden]", "check the API key"]),
-    ("403", Refusal(403, "not in your plan"), ["not in your plan", "what the API key may do"]),
+    ("403", Refusal(403, "not in your plan"), ["not in your plan", "check the permissions of the API key"]),
     ("404", Refusal(404, "model fake not found"), ["check the model's name"]),
-    ("400", Refusal(400, "no such parameter"), ["no such parameter", "check that this model takes"]),
+    (
+        "400",
+        Refusal(400, "no such parameter"),
+        ["no such parameter", "check that this model supports the request"],
+    ),
     ("413", Refusal(413, "too large"), ["too large", "begin a new session"]),
     ("429", Refusal(429, "quota exceeded"), ["quota exceeded", "check the plan"]),
     ("500", Refusal(500, "internal\nerror"), ["internal error", "try again"]),

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from ostler.core.journal import World
 from ostler.drivers.inbox import release_journal
 from ostler.drivers.lifecycle import new_journal
 from ostler.schema import events
@@ -66,9 +67,8 @@ def test_continue_skips_sessions_of_other_vendors(ostler: Ostler, configure: Con
 async def test_a_message_is_shown_as_last_revised(ostler: Ostler) -> None:
     ostler.home.mkdir()
     store = SqliteStore(ostler.store)
-    journal = await new_journal(
-        store, ostler.work, "terminal", child_of="", call="", session="ses_drawn", world=None
-    )
+    started = events.SessionStarted(str(ostler.work), "0.1.0", driver="terminal")
+    journal = await new_journal(store, started, "ses_drawn", World())
     seq = journal.record(events.AssistantMessage("", (Text("the first half"),), "end")).seq
     for text in ("the first half,", "the first half, the second"):
         journal.record(events.MessageRevised(seq, (Text(text),)))

@@ -104,7 +104,7 @@ async def test_usage_is_summed_up_by_session_model_and_day(tmp_path: Path) -> No
         assert today["own"]["calls"] == 2
         assert (await served.get("usage", since="2999-01-01"))["groups"] == []
         wrong = await served.get("usage", 400, since="yesterday")
-        assert "is no day" in wrong["detail"]
+        assert "is not a day" in wrong["detail"]
         await served.get("sessions/ses_nobody/usage", 404)
 
 

@@ -219,8 +219,8 @@ async def test_copy_sends_the_last_answer_to_the_clipboard(
         await terminal.see("started a new session")
         facts = await terminal.tui.conversation.session.journal.history()
         assert not any(isinstance(fact.event, AssistantMessage) for fact in facts)
-        await terminal.until(lambda: terminal.tui.conversation.session.state.prompts)
-        prompt = max(terminal.tui.conversation.session.state.prompts)
+        await terminal.until(lambda: terminal.tui.conversation.session.state.builder.prompts)
+        prompt = max(terminal.tui.conversation.session.state.builder.prompts)
         conversation = terminal.tui.conversation
         fact = (await conversation.store.read(conversation.session.id, prompt - 1, 1))[0]
         assert isinstance(fact.event, UserMessage) and "over two lines" in str(fact.event.content)
