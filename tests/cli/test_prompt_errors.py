@@ -26,7 +26,7 @@ FAILURES: list[tuple[str, Answer, list[str]]] = [
     (
         "400",
         Refusal(400, "no such parameter"),
-        ["no such parameter", "check that this model supports the request"],
+        ["no such parameter", "this model supports the request"],
     ),
     ("413", Refusal(413, "too large"), ["too large", "begin a new session"]),
     ("429", Refusal(429, "quota exceeded"), ["quota exceeded", "check the plan"]),

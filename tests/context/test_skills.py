@@ -309,7 +309,7 @@ def test_an_unknown_skill_in_a_prompt_raises_with_advice(root: Path) -> None:
 def test_where_there_is_no_skill_nothing_is_imported_to_read_one(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from ostler.context.instructions import skills_in;"
-        "assert skills_in(Path.cwd()).found == {}; print('ostler.context.markdown' in sys.modules)"
+        "assert skills_in(Path.cwd()).by_name == {}; print('ostler.context.markdown' in sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", script],
