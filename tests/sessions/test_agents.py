@@ -320,7 +320,7 @@ def test_without_agents_no_parser_is_loaded(project: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
     )
-    assert done.stdout.splitlines() == ["Agents(found={}, problems=(), models_to_trust=())", "[]"]
+    assert done.stdout.splitlines() == ["Agents(by_name={}, problems=(), models_to_trust=())", "[]"]
 
 
 RULES = """\
