@@ -330,8 +330,6 @@ async def test_cancelling_the_reader_closes_the_connection_at_the_server(wire: W
 @every_wire
 async def test_any_error_of_a_transport_becomes_a_failure(wire: Wire) -> None:
     class Broken:
-        def prepare(self, url: str) -> None: ...
-
         async def post(self, url: str, headers: object, body: bytes) -> None:
             raise RuntimeError("wires crossed")
 
@@ -364,8 +362,6 @@ class CountingTransport:
         self.is_complete = False
         self.open = 0
         self._body = body
-
-    def prepare(self, url: str) -> None: ...
 
     async def post(self, url: str, headers: object, body: bytes) -> CountingTransport:
         self.open += 1

@@ -26,6 +26,8 @@ from ostler.cli.session_runner import continue_session, load_cli_extensions, per
 from ostler.core.harness import Harness
 from ostler.core.lazy import lazy_module
 from ostler.core.store import Store
+from ostler.models.factory import LazyModel
+from ostler.models.transport import preload_ssl_context
 from ostler.schema.errors import UsageError
 from ostler.schema.events import CommandRan, Event, RunEnded, RunWaiting
 from ostler.schema.facts import Fact
@@ -62,6 +64,8 @@ def run_prompt(options: RunOptions) -> int:
         options.no_session = True  # the demo is a fallback here: its answers do not belong into a session
     if options.schema is not None:
         harness.answer_schema = read_schema(Path(options.schema))
+    if isinstance(harness.model, LazyModel) and harness.model.address.lower().startswith("https:"):
+        preload_ssl_context()
     return asyncio.run(_run(options, settings, harness, prompt))
 
 

@@ -77,10 +77,6 @@ class Endpoint:
         self._transport = transport
         self._owns_transport = transport is None
 
-    def prepare(self) -> None:
-        """Loads and builds what the first request needs; any thread may call it."""
-        self._get_transport().prepare(self._url)
-
     async def aclose(self) -> None:
         """Closes the transport, unless the caller provided it."""
         if self._owns_transport and self._transport is not None:

@@ -113,13 +113,14 @@ _WIRES: dict[Wire, str] = {
 
 
 class LazyModel:
-    """A model whose wire is imported at its first `prepare` or `stream`, to save time at the start.
+    """A model whose wire is imported when it is first used, to save time at the start.
 
     It keeps the rate gate of its server and key alive.
     """
 
-    def __init__(self, name: str, make: Callable[[], WireModel], gate: RateGate) -> None:
+    def __init__(self, name: str, address: str, make: Callable[[], WireModel], gate: RateGate) -> None:
         self.name = name
+        self.address = address
         self._make = make
         self._gate = gate
         self._model: WireModel | None = None
@@ -128,9 +129,6 @@ class LazyModel:
         if self._model is None:
             self._model = self._make()
         return self._model
-
-    def prepare(self) -> None:
-        self.load().prepare()
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[list[ModelEvent], None]:
         return self.load().stream(request)
@@ -198,7 +196,7 @@ def make_model(
         )
         return loaded
 
-    return LazyModel(f"{provider.name}/{model}", make, gate_of(urlsplit(address).netloc, key))
+    return LazyModel(f"{provider.name}/{model}", address, make, gate_of(urlsplit(address).netloc, key))
 
 
 def split_name(name: str, providers: Mapping[str, Provider]) -> tuple[Provider, str]:

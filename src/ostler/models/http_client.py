@@ -332,10 +332,6 @@ class DirectTransport:
         self._latest: tuple[str, Mapping[str, str], Target, bytes] = ("", {}, _NOWHERE, b"")
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def prepare(self, url: str) -> None:
-        if url.lower().startswith("https:"):
-            self._trust()
-
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> DirectReply:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:

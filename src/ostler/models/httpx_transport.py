@@ -88,9 +88,6 @@ class HttpxTransport:
         self._url_text = ""
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def prepare(self, url: str) -> None:
-        self._client(url)
-
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> HttpxReply:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:

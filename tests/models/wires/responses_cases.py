@@ -35,8 +35,6 @@ class Canned:
         self.headers: Mapping[str, str] = {"content-type": "text/event-stream", **headers}
         self._reads = filter(None, reads)
 
-    def prepare(self, url: str) -> None: ...
-
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Any:
         return self
 

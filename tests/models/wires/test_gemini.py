@@ -104,9 +104,6 @@ class Address:
 
     url = ""
 
-    def prepare(self, url: str) -> None:
-        pass
-
     async def post(self, url: str, headers: Any, body: bytes) -> Any:
         self.url = url
         raise ValueError("no more than the address")

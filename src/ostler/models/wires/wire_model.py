@@ -111,10 +111,6 @@ class WireModel:
     def _support(self, request: ModelRequest) -> RequestSupport:
         raise NotImplementedError
 
-    def prepare(self) -> None:
-        """Loads what the first request needs; may be called from any thread, to save time at the start."""
-        self._endpoint.prepare()
-
     async def aclose(self) -> None:
         await self._endpoint.aclose()
 
