@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ssl
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -30,6 +33,19 @@ def test_an_unusable_file_is_reported_when_the_context_is_needed(
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "missing.pem"))
     preload_ssl_context()
     with pytest.raises(ConnectionFailed, match=r"missing\.pem cannot be used"):
+        ssl_context()
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="macOS has its own store of certificates")
+def test_any_error_in_the_thread_is_raised_where_the_context_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = tmp_path / "bundle.pem"
+    bundle.write_text("-----BEGIN CERTIFICATE-----\ndamaged\n-----END CERTIFICATE-----\n")
+    paths = SimpleNamespace(openssl_cafile=str(bundle), openssl_capath=str(tmp_path / "none"))
+    monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: paths)
+    preload_ssl_context()
+    with pytest.raises(ssl.SSLError):
         ssl_context()
 
 

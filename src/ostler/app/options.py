@@ -156,7 +156,7 @@ class RawHelpFormatter(HelpFormatter, argparse.RawDescriptionHelpFormatter):
 def _terminal_width() -> int:
     """As `shutil.get_terminal_size` finds it."""
     with suppress(ValueError):
-        if columns := int(os.environ.get("COLUMNS", "0")):
+        if (columns := int(os.environ.get("COLUMNS", "0"))) > 0:
             return columns
     with suppress(OSError, ValueError, AttributeError):
         return os.get_terminal_size(sys.__stdout__.fileno()).columns or 80  # type: ignore[union-attr]

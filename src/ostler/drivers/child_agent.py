@@ -151,13 +151,18 @@ class ChildAgent:
     async def _until(self, holds: Callable[[], bool]) -> None:
         changed = asyncio.Event()
         stop = self._session.subscribe(changed.set)
-        self._session.ended.add_done_callback(lambda ended: changed.set())
+
+        def on_end(ended: object) -> None:
+            changed.set()
+
+        self._session.ended.add_done_callback(on_end)
         try:
             while not self.has_ended and not holds():
                 await changed.wait()
                 changed.clear()
         finally:
             stop()
+            self._session.ended.remove_done_callback(on_end)
 
     # --- as a background process ----------------------------------------------------------------------
 

@@ -235,8 +235,10 @@ async def open_socket(host: str, port: int) -> socket.socket:
 
 
 async def _addresses(host: str, port: int) -> list[Address]:
-    # Bytes do not load Python's codec for international names, which takes a millisecond.
-    name = host.encode() if host.isascii() else host
+    # Bytes do not load Python's codec for international names, which takes a millisecond. It also refuses
+    # names with empty or long labels.
+    is_plain = host.isascii() and all(0 < len(label) < 64 for label in host.removesuffix(".").split("."))
+    name = host.encode() if is_plain else host
     try:
         # A numeric address needs no lookup in a thread.
         resolved = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)

@@ -185,10 +185,11 @@ def preload_ssl_context() -> None:
     def run() -> None:
         try:
             future.set_result(_load_context())
-        except ConnectionFailed as error:
+        except BaseException as error:  # such as a damaged bundle: `ssl_context` raises it
             future.set_exception(error)
 
-    threading.Thread(target=run, daemon=True, name="ostler-certificates").start()
+    # Not a daemon: OpenSSL crashes if the interpreter ends while it reads.
+    threading.Thread(target=run, name="ostler-certificates").start()
     _preloaded[_certificate_variables()] = future
 
 

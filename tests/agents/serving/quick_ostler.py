@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 
-from ostler.drivers.agent_spec import AgentSpec
 from ostler.main import main
-from ostler.server.agentapi import serve
+from ostler.server.agentapi import options
 from tests.drivers.screen_agents import QUICK
 
 if __name__ == "__main__":
-    serve.AgentSpec = functools.partial(AgentSpec, timing=QUICK)  # type: ignore[misc, assignment]
+    options.AgentPlan = functools.partial(options.AgentPlan, timing=QUICK)  # type: ignore[misc, assignment]
     main()

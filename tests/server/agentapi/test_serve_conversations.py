@@ -131,8 +131,8 @@ def test_the_flag_says_which_agent_it_is_and_else_the_command(ostler: Ostler) ->
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param((), marks=pytest.mark.long),
-        ("--ready-timeout", "0.4"),
+        (),
+        pytest.param(("--ready-timeout", "0.4"), marks=pytest.mark.long),
         pytest.param(("--ready-regex", "^ask me"), marks=pytest.mark.long),
     ],
 )

@@ -226,7 +226,6 @@ def test_a_conversation_continues_after_a_restart(ostler: Ostler) -> None:
     assert path.stat().st_mtime_ns == before
 
 
-@pytest.mark.long
 def test_an_initial_prompt_is_not_repeated_but_a_new_one_is_sent(ostler: Ostler) -> None:
     file = ("--state-file", str(ostler.work / "state.json"))
     with serving_agent(ostler, *file, "-I", PROMPT, agent=scripted(ostler, BASIC)) as served:
