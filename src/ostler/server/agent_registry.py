@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,7 +12,7 @@ import msgspec
 from ostler.core.journal import Journal
 from ostler.core.lazy import lazy_module
 from ostler.core.store import Store
-from ostler.schema.errors import NotFound, UsageError
+from ostler.schema.errors import NotFound, OstlerError, UsageError
 
 if TYPE_CHECKING:  # loaded when an agent is started
     from ostler.drivers import agent_spec, lifecycle
@@ -66,15 +66,15 @@ class AgentRegistry:
     async def start(self, spec: AgentSpec, *, session: str = "") -> AgentSession:
         """Starts it in a new session. When it cannot be started, the session is deleted."""
         spec = self._timed(spec)
-        agent = await lifecycle.start_agent_session(self._store, spec, session=session, on_open=self.on_open)
-        return await self._register(agent, spec)
+        start = lifecycle.start_agent_session(self._store, spec, session=session, on_open=self.on_open)
+        return await self._register(await _usable(start), spec)
 
     async def restart(self, session: str, spec: AgentSpec) -> AgentSession:
         """Starts it again in its session. Raises `SessionHeld` while an agent runs in it, and `UsageError` if
         the agent was driven in another way."""
         spec = self._timed(spec)
-        agent = await lifecycle.restart_agent_session(self._store, session, spec, on_open=self.on_open)
-        return await self._register(agent, spec)
+        start = lifecycle.restart_agent_session(self._store, session, spec, on_open=self.on_open)
+        return await self._register(await _usable(start), spec)
 
     async def end(self, session: str) -> None:
         """Ends the agent and all its processes. Raises `NotFound` if none is driven here."""
@@ -140,3 +140,13 @@ def agent_to_start(agent: NewAgent, cwd: Path) -> AgentSpec:
             raise UsageError(f"{name[:100]!r} is not the name of a variable, or its value contains a NUL")
     fields = msgspec.structs.asdict(agent)
     return agent_spec.AgentSpec(cwd=cwd, agent_type=fields.pop("type"), **fields)
+
+
+async def _usable(start: Awaitable[AgentSession]) -> AgentSession:
+    """Raises `UsageError` if the command fails at once: it is no agent that this transport drives."""
+    try:
+        return await start
+    except OstlerError as error:
+        if type(error) is OstlerError:
+            raise UsageError(error.message) from None
+        raise
