@@ -329,10 +329,14 @@ def context_rule(text: str) -> dict[str, object]:
 
 
 def at_least_one(text: str) -> int:
-    return at_least_zero(text, 1)
+    return _whole_number(text, 1)
 
 
-def at_least_zero(text: str, least: int = 0) -> int:
+def at_least_zero(text: str) -> int:
+    return _whole_number(text, 0)
+
+
+def _whole_number(text: str, least: int) -> int:
     if not text.isdecimal() or int(text) < least:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
     return int(text)

@@ -96,7 +96,7 @@ LOOK_AGAIN = 0.01
 READING_PAUSE = 1.0
 """Seconds to read what is about to happen."""
 ENDING = 5.0
-"""Seconds for an interrupted part to end by itself."""
+"""Seconds that an interrupted process has to exit before it is killed."""
 
 _DESCRIPTION = (
     "Runs a scripted agent with the real loop and tools. In the middle of a call its process is killed with "

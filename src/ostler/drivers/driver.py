@@ -195,7 +195,7 @@ class DriverListener(Protocol):
         ...
 
     async def permit(self, request: PermissionRequest) -> str | None:
-        """The id of the chosen option; None when the turn was cancelled, or nobody can answer any more.
+        """The id of the chosen option; None if the turn was cancelled or no answer can come any more.
 
         A driver cancels it when the agent withdraws its question.
         """

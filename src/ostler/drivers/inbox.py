@@ -26,7 +26,7 @@ async def release_journal(journal: Journal) -> None:
     """Gives the lease back. Prompts wait for the agent's next process; other requests that came while it
     ended do not: they would stop, or answer, something else."""
     if not journal.failed:
-        with suppress(StoreError):  # else the lease expires by itself
+        with suppress(StoreError):  # then the lease expires
             await journal.store.release(journal.lease)
     journal.close()
     if journal.failed:

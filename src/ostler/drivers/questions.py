@@ -156,7 +156,7 @@ _QUESTION_EVENTS = ("question_asked", "question_answered")
 class ForwardedQuestions:
     """Forwards a child's questions to the front end of the parent run; any other can answer in the child.
 
-    - The first answer wins. If nobody can answer, the question is declined.
+    - The first answer wins. If there is no one to ask, the question is declined.
     - While a question is open, the agent's time limit is paused.
     """
 

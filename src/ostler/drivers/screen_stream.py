@@ -16,7 +16,7 @@ from ostler.sessions.streams import Subscriber
 SCREEN, STATUS, MESSAGE = "terminal:screen", "terminal:status", "terminal:message"
 
 _INTERVAL = 0.1
-"""Seconds between two screens of a moving terminal: nobody can read more."""
+"""Seconds between two screens while the terminal changes: faster updates are not readable."""
 
 
 class Throttle:

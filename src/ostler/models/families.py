@@ -31,7 +31,7 @@ class Levels(msgspec.Struct, frozen=True):
     spelled: Spelling = {}
     """Only these levels are ever sent: the vendor would refuse another."""
     assumed: Spelling | None = None
-    """The levels of a model whose levels nobody lists; by default all that are spelled."""
+    """The levels of a model that the catalogue does not describe; by default all that have a name."""
     stoppable: bool = False
     """The vendor accepts `off`, even if a list omits it."""
 

@@ -17,8 +17,19 @@ from ostler.schema.errors import ConfigurationError
 from ostler.store.paths import PROJECT_EXTENSIONS, trust_file
 
 SENSITIVE = frozenset(
-    {"aliases", "allow", "api_key", "audit", "base_url", "extensions", "gguf"}
-    | {"key_command", "options", "providers", "terminal_agents"}
+    {
+        "aliases",
+        "allow",
+        "api_key",
+        "audit",
+        "base_url",
+        "extensions",
+        "gguf",
+        "key_command",
+        "options",
+        "providers",
+        "terminal_agents",
+    }
 )
 """Settings that direct requests and keys, run commands, skip questions, load code or write files."""
 
@@ -38,7 +49,7 @@ EDITS = "edits"
 """Stands in place of a digest: later changes are trusted too."""
 
 _DEFAULTS = {"max_depth": DEFAULT_DEPTH, "max_retries": 20}
-"""Limits that apply when nobody sets them: a project may not raise those either."""
+"""Default limits: a project may not raise those either."""
 
 _REACH = {"read-only": 0, "ask": 1, "edit": 2, "full": 3}
 

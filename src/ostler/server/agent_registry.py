@@ -67,14 +67,14 @@ class AgentRegistry:
         """Starts it in a new session. When it cannot be started, the session is deleted."""
         spec = self._timed(spec)
         start = lifecycle.start_agent_session(self._store, spec, session=session, on_open=self.on_open)
-        return await self._register(await _usable(start), spec)
+        return await self._register(await _started(start), spec)
 
     async def restart(self, session: str, spec: AgentSpec) -> AgentSession:
         """Starts it again in its session. Raises `SessionHeld` while an agent runs in it, and `UsageError` if
         the agent was driven in another way."""
         spec = self._timed(spec)
         start = lifecycle.restart_agent_session(self._store, session, spec, on_open=self.on_open)
-        return await self._register(await _usable(start), spec)
+        return await self._register(await _started(start), spec)
 
     async def end(self, session: str) -> None:
         """Ends the agent and all its processes. Raises `NotFound` if none is driven here."""
@@ -142,7 +142,7 @@ def agent_to_start(agent: NewAgent, cwd: Path) -> AgentSpec:
     return agent_spec.AgentSpec(cwd=cwd, agent_type=fields.pop("type"), **fields)
 
 
-async def _usable(start: Awaitable[AgentSession]) -> AgentSession:
+async def _started(start: Awaitable[AgentSession]) -> AgentSession:
     """Raises `UsageError` if the command fails at once: it is no agent that this transport drives."""
     try:
         return await start

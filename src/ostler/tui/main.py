@@ -48,7 +48,7 @@ else:  # the terminal keeps what is typed before it loads any of these
     themes = lazy_module("ostler.tui.themes")
 
 INTERACTIVE_DEFAULTS = {"permissions": "ask"}
-"""Settings where nobody has chosen them. Without a person to ask, permissions begin with `read-only`."""
+"""The default settings. Without a person to ask, permissions begin with `read-only`."""
 
 
 def run_tui(options: RunOptions) -> int:

@@ -62,7 +62,7 @@ class ChatDialect(msgspec.Struct, frozen=True, kw_only=True):
     named_tools: bool = True
     """Whether a request can require a certain tool; otherwise it requires any."""
     seeing: str = ""
-    """The models that get images, of those whose input nobody describes."""
+    """The models that get images, of those that the catalogue does not describe."""
     pdf: Literal["never", "if_it_sees", "always"] = "if_it_sees"
     """`always` if the server reads it for models that see nothing."""
     schemas: str = ""
