@@ -1,10 +1,10 @@
 #!/bin/sh
-# Prints the first interpreter of Python 3.11 or newer that can create a virtual environment.
+# Prints the first interpreter of Python 3.11 or newer that can create a virtual environment; with PYTHON, that one or none.
 # Runs each one, because a name on PATH may be a shim without a version behind it.
 set -u
 
 set -- python3.11 python3.12 python3.13 python3.14 python3 python
-[ -z "${PYTHON:-}" ] || set -- "$PYTHON" "$@" # quoted: a path may contain spaces
+[ -z "${PYTHON:-}" ] || set -- "$PYTHON" # quoted: a path may contain spaces
 
 without_venv=
 for candidate in "$@"; do
@@ -18,6 +18,8 @@ done
 
 if [ -n "$without_venv" ]; then
     echo "$without_venv cannot create a virtual environment (no ensurepip): install python3-venv, or run make PYTHON=/path/to/python" >&2
+elif [ -n "${PYTHON:-}" ]; then
+    echo "$PYTHON is not a working Python 3.11 or newer: choose another with make PYTHON=/path/to/python" >&2
 else
     echo "Ostler needs Python 3.11 or newer, and none was found: install one, or run make PYTHON=/path/to/python" >&2
 fi

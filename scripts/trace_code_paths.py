@@ -236,7 +236,10 @@ def trace_question(stage: Stage) -> None:
         terminal.wait_for("openai/fake")
         terminal.type("Make a file.\r")
         terminal.wait_for("touch made")
-        with httpx2.Client(base_url=f"{url}/api/v1/", headers=headers, timeout=PATIENCE) as browser:
+        # A connection for each request: the server closes one that is idle while the recorder starts.
+        limits = httpx2.Limits(max_keepalive_connections=0)
+        base = f"{url}/api/v1/"
+        with httpx2.Client(base_url=base, headers=headers, timeout=PATIENCE, limits=limits) as browser:
             (question,) = browser.get("questions").json()["questions"]
             server.start_recording()
             answer = {"type": "answer", "question": question["asked"]["id"], "answer": "yes"}

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ostler.core.processes import ProcessId, _ask, host_name, start_time
+from ostler.core.processes import OwnedGroup, ProcessId, _ask, host_name, start_time
+from ostler.schema.errors import UsageError
 from tests.support import needed
 
 
@@ -40,3 +41,17 @@ def test_the_start_time_of_a_process_does_not_depend_on_the_time_zone(
         monkeypatch.setenv("TZ", zone)
         times.add(_ask("ps", "-o", "lstart=", "-p", str(os.getpid())))
     assert len(times) == 1 and "" not in times
+
+
+def test_a_missing_program_is_reported_as_missing_even_if_a_folder_on_path_is_closed(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o000)
+    environment = {"PATH": f"/bin:{closed}"}
+    user = os.geteuid()
+    if user == 0:  # root may search every folder
+        os.seteuid(65534)
+    try:
+        with pytest.raises(UsageError, match="cannot start no-such-agent: there is no such program"):
+            OwnedGroup(["no-such-agent"], cwd=Path("/"), environment=environment)
+    finally:
+        os.seteuid(user)

@@ -50,6 +50,14 @@ def test_a_named_interpreter_may_have_spaces_in_its_path(tmp_path: Path) -> None
     assert (result.returncode, result.stdout, result.stderr) == (0, f"{folder / 'my python'}\n", "")
 
 
+def test_a_named_interpreter_that_does_not_work_is_not_replaced_by_another(tmp_path: Path) -> None:
+    put(tmp_path, "python3.11", THIS_PYTHON)
+    put(tmp_path, "broken", "exit 127")
+    result = find_python(tmp_path, "broken")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith("broken is not a working Python 3.11 or newer")
+
+
 def test_without_an_interpreter_one_line_explains_what_to_do(tmp_path: Path) -> None:
     put(tmp_path, "python3", "exit 1")
     result = find_python(tmp_path)

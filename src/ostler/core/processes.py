@@ -291,7 +291,7 @@ class OwnedGroup:
             )
         except BaseException as error:
             owner.close()
-            if problem := _start_problem(error, command[0], cwd):
+            if problem := _start_problem(error, command[0], cwd, environment):
                 raise UsageError(problem) from None
             raise
         self._owner = owner
@@ -320,17 +320,27 @@ class OwnedGroup:
                 pipe.close()
 
 
-def _start_problem(error: BaseException, program: str, cwd: Path) -> str:
+def _start_problem(
+    error: BaseException, program: str, cwd: Path, environment: Mapping[str, str] | None
+) -> str:
     match error:
         case OSError() if not cwd.is_dir():
             return f"the working directory {cwd} does not exist"
         case FileNotFoundError():
+            return f"cannot start {program}: there is no such program"
+        case PermissionError() if "/" not in program and not _is_on_path(program, environment):
+            # No folder on PATH has it, and this user may not search one of them.
             return f"cannot start {program}: there is no such program"
         case OSError(strerror=reason):
             return f"cannot start {program}: {reason}"
         case ValueError():
             return "the command contains a NUL character"
     return ""
+
+
+def _is_on_path(program: str, environment: Mapping[str, str] | None) -> bool:
+    folders = os.get_exec_path(environment)
+    return any(os.path.exists(os.path.join(folder, program)) for folder in folders)  # noqa: PTH110, PTH118
 
 
 class Finished(msgspec.Struct, frozen=True):
