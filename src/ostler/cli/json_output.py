@@ -1,4 +1,4 @@
-"""The lines of `--json`: every fact and delta, without blocking the run."""
+"""The output of `--json`: every fact and delta as a line, without blocking the run, and notices."""
 
 from __future__ import annotations
 
@@ -9,12 +9,18 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Sequence
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from ostler.app.console import real_stdout
-from ostler.schema.events import Event
+from ostler.core.lazy import lazy_module
+from ostler.schema.events import Event, Printed
 from ostler.schema.facts import Fact, encode_lines
 from ostler.sessions.session import Session
+
+if TYPE_CHECKING:
+    from ostler.cli import output
+else:
+    output = lazy_module("ostler.cli.output")
 
 IN_MEMORY = 8 * 1024 * 1024
 """Bytes to buffer in memory for a slow reader; more go to a file."""
@@ -25,6 +31,19 @@ STALLED_SECONDS = 5.0
 _TICK = 0.02
 _OF_NO_RUN = frozenset({"command_ran", "question_asked", "question_answered"})
 """Facts of extensions outside of runs, which are printed, too."""
+
+_WITHOUT_NOTICE = frozenset(
+    {
+        "run_started",
+        "user_message",
+        "step_started",
+        "model_called",
+        "usage",
+        "assistant_message",
+        "step_ended",
+        "run_ended",
+    }
+)
 
 
 class JsonOutput:
@@ -121,6 +140,27 @@ class JsonOutput:
     def _fail(self, error: OSError) -> None:
         self._failure = error
         self._session.cancel("the output cannot be written, or its reader has closed it")
+
+
+class Notices:
+    """Prints notices to standard error. It holds the facts until the first one that may lead to a notice: a
+    run of one answer has none, and loads nothing of what turns facts into text."""
+
+    def __init__(self) -> None:
+        self._held: list[Fact | Event] = []
+        self._output: output.ConsoleOutput | None = None
+
+    def see(self, batch: Sequence[Fact | Event]) -> None:
+        if self._output is not None:
+            self._output.see(batch)
+            return
+        printable = [item for item in batch if isinstance(item, Fact | Printed)]
+        self._held += printable
+        if all(isinstance(item, Fact) and item.type in _WITHOUT_NOTICE for item in printable):
+            return
+        self._output = output.ConsoleOutput("notices")
+        self._output.see(self._held)
+        self._held = []
 
 
 class Backlog:

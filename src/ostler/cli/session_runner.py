@@ -112,7 +112,7 @@ class _JsonReport(_Report):
 
     async def begin(self) -> None:
         self._lines = json_output.JsonOutput(self._session)
-        self._notices = output.ConsoleOutput("notices")
+        self._notices = json_output.Notices()
         if (run := self._session.state.run) is not None:
             # The reader gets an open run from its beginning.
             facts = await self._session.journal.store.read(self._session.id)
@@ -136,7 +136,7 @@ class _JsonReport(_Report):
         await self._session.close()
         code = _exit_code(outcome, self._session)
         is_complete = await self._lines.finish()
-        if outcome is not None:
+        if outcome is not None and not (_is_completed(outcome) and not outcome.reason):
             output.print_run_end(outcome, self._session.id, questions)
         await print_held(self._session.journal.store, self._session.state)
         await self._session.journal.store.checkpoint()

@@ -10,7 +10,6 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -215,6 +214,8 @@ KEYRING_SECONDS = 10.0
 
 
 def has_keyring() -> bool:
+    from importlib.util import find_spec
+
     return find_spec("keyring") is not None
 
 

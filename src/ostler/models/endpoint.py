@@ -83,9 +83,12 @@ class Endpoint:
             await self._transport.aclose()
 
     async def stream(
-        self, build: Callable[[], bytes], decoder: Decoder
+        self, build: Callable[[], bytes], make_decoder: Callable[[], Decoder]
     ) -> AsyncGenerator[list[ModelEvent], None]:
-        """The events of one attempt, a batch for each read; a read that completes none is an empty batch."""
+        """The events of one attempt, a batch for each read; a read that completes none is an empty batch.
+
+        The decoder is made once there is an answer, so that the first request does not wait for its import.
+        """
         try:
             try:
                 body = build()
@@ -98,11 +101,12 @@ class Endpoint:
                 await asyncio.sleep(pause)
             reply = await self._get_transport().post(self._url, self._headers, body)
         except ModelError as error:
-            yield [self._failure(error, decoder)]
+            yield [self._failure(error, make_decoder())]
             return
         except Exception as error:
-            yield [self._failure(_unexpected(error, stream_opened=False), decoder)]
+            yield [self._failure(_unexpected(error, stream_opened=False), make_decoder())]
             return
+        decoder = make_decoder()
         try:
             if not _is_stream(reply):
                 refusal = await self._refusal(reply)

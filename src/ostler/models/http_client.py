@@ -7,19 +7,25 @@ import re
 import select
 import socket
 import ssl
-import zlib
 from binascii import b2a_base64
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import count
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
-from httptools import HttpParserError, HttpResponseParser
-
+from ostler.core.lazy import lazy_module
 from ostler.models import transport
 from ostler.schema.errors import StreamBroken
+
+if TYPE_CHECKING:
+    import zlib
+
+    import httptools
+else:
+    httptools = lazy_module("httptools")
+    zlib = lazy_module("zlib")
 
 HEAD_LIMIT = 100 * 1024
 READ_SIZE = 64 * 1024
@@ -50,7 +56,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: Any = None
         # Without it the loop allocates 256 kB for each read, which takes longer than all the parsing.
         self._buffer = memoryview(bytearray(READ_SIZE))
-        self._parser: HttpResponseParser | None = None
+        self._parser: httptools.HttpResponseParser | None = None
         self._pieces: list[bytes] = []
         self.on_body = self._pieces.append
         self._held = 0
@@ -67,8 +73,8 @@ class Connection(asyncio.BufferedProtocol):
         self.headers = {}
         self.answered = self._has_head = self.is_complete = self._ends_with_connection = False
         self._fruitless = 0
-        self._parser = HttpResponseParser(self)
         self._transport.write(request)
+        self._parser = httptools.HttpResponseParser(self)  # loads its library while the server works
         while not self._has_head:
             await self._wait()
 
@@ -129,7 +135,7 @@ class Connection(asyncio.BufferedProtocol):
         self.answered = True
         try:
             self._parser.feed_data(self._buffer[:nbytes])
-        except HttpParserError as error:
+        except httptools.HttpParserError as error:
             self._keeps_alive = False
             if not self.is_complete:
                 self._fail(ConnectionBroken(f"the answer is not HTTP: {error.__context__ or error}"))

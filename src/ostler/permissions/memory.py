@@ -57,8 +57,10 @@ def forget(rule: str, project: Path | None) -> bool:
 def remembered_rules(cwd: Path) -> list[Rule]:
     """The rules that apply in a working directory."""
     memory = read_memory()
-    project = project_folder(cwd)
     rules = [_rule(one, "", "remembered for you") for one in memory.user]
+    if not memory.projects:  # every call asks, and finding the project looks into each folder above
+        return rules
+    project = project_folder(cwd)
     return rules + [_rule(one, str(project), "remembered for this project") for one in memory.of(project)]
 
 

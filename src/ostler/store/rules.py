@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
@@ -162,6 +161,8 @@ def excerpt(text: str, words: list[str]) -> str:
 
 def _fold(text: str) -> str:
     """About as long as the text, so that an index into one is an index into the other."""
+    import unicodedata
+
     plain = _ACCENTS.sub("", unicodedata.normalize("NFD", text))
     return unicodedata.normalize("NFC", plain).lower()
 

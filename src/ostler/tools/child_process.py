@@ -65,7 +65,7 @@ class ChildProcess:
         self._bytes_read = 0
         self._is_kept = False
         self._problem: Exception | None = None
-        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._ended = asyncio.Event()
         self._output_ended: asyncio.Future[None] = self._loop.create_future()
         self._output, output = os.pipe()
         try:
@@ -96,7 +96,7 @@ class ChildProcess:
     async def wait(self) -> None:
         """Waits until the command itself has exited; raises what `on_output` raised. Its background processes
         may hold the output open, so it is read until nothing arrives for a moment, not to its end."""
-        await asyncio.wait([self._ended])
+        await self._ended.wait()
         if self._problem:
             raise self._problem
         limit = self._loop.time() + _MAX_DRAIN
@@ -139,8 +139,7 @@ class ChildProcess:
     def _reap(self) -> None:
         self._child.wait()
         self._drain_now()
-        if not self._ended.done():
-            self._ended.set_result(None)
+        self._ended.set()
 
     def _drain_now(self) -> None:
         """Reads what is in the pipe now, and no more: others may be writing into it."""
@@ -162,8 +161,7 @@ class ChildProcess:
         except Exception as error:
             self._on_output = _ignore
             self._problem = error
-            if not self._ended.done():
-                self._ended.set_result(None)
+            self._ended.set()
         return True
 
     def _close_output(self) -> None:

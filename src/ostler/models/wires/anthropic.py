@@ -11,7 +11,6 @@ import msgspec
 from ostler.core.model import ModelRequest, ToolOffer
 from ostler.models.families import claude_family, claude_levels, limits_for, nearest
 from ostler.models.wires import encoder
-from ostler.models.wires.anthropic_stream import WIRE, AnthropicDecoder
 from ostler.models.wires.wire_model import RequestSupport, WireModel
 from ostler.schema.messages import (
     Block,
@@ -23,6 +22,8 @@ from ostler.schema.messages import (
     ToolCall,
     ToolResult,
 )
+
+WIRE = "anthropic"
 
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _BREAKPOINT = {"cache_control": {"type": "ephemeral"}}
@@ -130,7 +131,7 @@ class AnthropicModel(WireModel):
     PROVIDER = "anthropic"
     BASE_URL = "https://api.anthropic.com"
     KEY_HEADER = "x-api-key"
-    DECODER = AnthropicDecoder
+    DECODER = "ostler.models.wires.anthropic_stream:AnthropicDecoder"
 
     def url(self) -> str:
         return f"{self._base_url.removesuffix('/v1')}/v1/messages"

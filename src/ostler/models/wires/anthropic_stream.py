@@ -7,11 +7,10 @@ from typing import Any
 import msgspec
 
 from ostler.models.sse import Frame
+from ostler.models.wires.anthropic import WIRE
 from ostler.models.wires.decoder import AnswerDecoder, OpenBlock
 from ostler.schema.messages import Opaque, StopReason
 from ostler.schema.usage import Usage
-
-WIRE = "anthropic"
 
 _STOP_REASONS: dict[str, StopReason] = {
     "end_turn": "end",

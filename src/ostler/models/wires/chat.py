@@ -13,9 +13,10 @@ from ostler.core.model import ModelRequest, ToolOffer
 from ostler.models.families import nearest
 from ostler.models.wires import encoder
 from ostler.models.wires.chat_dialects import ChatDialect
-from ostler.models.wires.chat_stream import WIRE, ChatDecoder
 from ostler.models.wires.wire_model import RequestSupport, WireModel
 from ostler.schema.messages import Block, File, Image, Message, Reasoning, Text, ToolCall, ToolResult, text_of
+
+WIRE = "chat"
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -152,7 +153,7 @@ def _file_part(file: File) -> dict[str, Any]:
 class ChatModel(WireModel):
     """A model behind the Chat Completions wire."""
 
-    DECODER = ChatDecoder
+    DECODER = "ostler.models.wires.chat_stream:ChatDecoder"
 
     def __init__(self, model: str, *, dialect: ChatDialect | None = None, **options: Any) -> None:
         self._dialect = dialect or ChatDialect()

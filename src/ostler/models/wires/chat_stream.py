@@ -12,11 +12,10 @@ from typing import Any
 import msgspec
 
 from ostler.models.sse import Frame
+from ostler.models.wires.chat import WIRE
 from ostler.models.wires.decoder import AnswerBuilder, AnswerDecoder, OpenBlock
 from ostler.schema.messages import Opaque, StopReason
 from ostler.schema.usage import Usage
-
-WIRE = "chat"
 
 
 class FunctionDelta(msgspec.Struct, gc=False):

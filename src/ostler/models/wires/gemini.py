@@ -12,7 +12,6 @@ import msgspec
 from ostler.core.model import ModelRequest, ToolOffer
 from ostler.models.families import gemini_family, nearest, thinking_for
 from ostler.models.wires import encoder
-from ostler.models.wires.gemini_stream import WIRE, GeminiDecoder
 from ostler.models.wires.wire_model import RequestSupport, WireModel
 from ostler.schema.messages import (
     Block,
@@ -27,6 +26,8 @@ from ostler.schema.messages import (
     ToolResult,
     text_of,
 )
+
+WIRE = "gemini"
 
 _IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"})
 
@@ -179,7 +180,7 @@ class GeminiModel(WireModel):
     PROVIDER = "google"
     BASE_URL = "https://generativelanguage.googleapis.com"
     KEY_HEADER = "x-goog-api-key"
-    DECODER = GeminiDecoder
+    DECODER = "ostler.models.wires.gemini_stream:GeminiDecoder"
     MESSAGES = "contents"
 
     def url(self) -> str:

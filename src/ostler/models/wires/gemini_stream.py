@@ -8,10 +8,9 @@ import msgspec
 
 from ostler.models.sse import Frame
 from ostler.models.wires.decoder import AnswerDecoder, OpenBlock
+from ostler.models.wires.gemini import WIRE
 from ostler.schema.messages import Image, Opaque, StopReason
 from ostler.schema.usage import Usage
-
-WIRE = "gemini"
 
 _REFUSALS = frozenset(
     {"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"}

@@ -9,7 +9,6 @@ from typing import Any
 from ostler.core.model import ModelRequest, ToolOffer
 from ostler.models.families import nearest, openai_levels, reasoning_fields
 from ostler.models.wires import encoder
-from ostler.models.wires.responses_stream import WIRE, ResponsesDecoder
 from ostler.models.wires.wire_model import RequestSupport, WireModel
 from ostler.schema.messages import (
     Block,
@@ -24,6 +23,8 @@ from ostler.schema.messages import (
     ToolResult,
     text_of,
 )
+
+WIRE = "responses"
 
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _OFFICE = "application/vnd.openxmlformats-officedocument"
@@ -149,7 +150,7 @@ _LEAST_OUTPUT = 16
 class ResponsesModel(WireModel):
     """A model behind the Responses wire."""
 
-    DECODER = ResponsesDecoder
+    DECODER = "ostler.models.wires.responses_stream:ResponsesDecoder"
     MESSAGES = "input"
 
     def url(self) -> str:

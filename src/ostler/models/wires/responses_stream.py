@@ -9,10 +9,10 @@ import msgspec
 
 from ostler.models.sse import Frame
 from ostler.models.wires.decoder import AnswerDecoder, OpenBlock
+from ostler.models.wires.responses import WIRE
 from ostler.schema.messages import Opaque, StopReason
 from ostler.schema.usage import Usage
 
-WIRE = "responses"
 _CUT_SHORT: dict[str, StopReason] = {"max_output_tokens": "length", "content_filter": "refusal"}
 
 

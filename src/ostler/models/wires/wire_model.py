@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from ostler.core.lazy import load
 from ostler.core.model import ModelEvent, ModelRequest, ReasoningLevel, ToolOffer
 from ostler.models.catalogue import ModelProfile
 from ostler.models.endpoint import Endpoint
 from ostler.models.families import Level
 from ostler.models.transport import Transport
-from ostler.models.wires.decoder import AnswerDecoder
 from ostler.models.wires.encoder import (
     encode_json,
     refused_by_vendor,
@@ -21,6 +21,9 @@ from ostler.models.wires.encoder import (
     without_foreign_data,
 )
 from ostler.schema.messages import Block, Message, ToolResult
+
+if TYPE_CHECKING:
+    from ostler.models.wires.decoder import AnswerDecoder
 
 Describe = Callable[[Block], str]
 """Describes a block that cannot be sent; returns an empty string for any other."""
@@ -37,7 +40,8 @@ class WireModel:
     PROVIDER = "openai"
     BASE_URL = "https://api.openai.com/v1"
     KEY_HEADER = "authorization"
-    DECODER: type[AnswerDecoder]
+    DECODER: str
+    """The module and the name of its `AnswerDecoder`."""
     MESSAGES = "messages"
 
     def __init__(
@@ -115,16 +119,23 @@ class WireModel:
         await self._endpoint.aclose()
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[list[ModelEvent], None]:
-        decoder = self.DECODER(request, self._provider, self._model, self._settings.prices)
+        warnings: list[str] = []
 
         def build() -> bytes:
             if len(request.transcript) == 1 and self._settings.assumptions:
-                decoder.warn(self._settings.assumptions)
-            for warning in self.warnings(request):
-                decoder.warn(warning)
+                warnings.append(self._settings.assumptions)
+            warnings.extend(self.warnings(request))
             return self.body(request)
 
-        return self._endpoint.stream(build, decoder)
+        def make_decoder() -> AnswerDecoder:
+            decoder: AnswerDecoder = load(self.DECODER)(
+                request, self._provider, self._model, self._settings.prices
+            )
+            for warning in warnings:
+                decoder.warn(warning)
+            return decoder
+
+        return self._endpoint.stream(build, make_decoder)
 
     def warnings(self, request: ModelRequest) -> list[str]:
         """A sentence for each feature of the request that the model does not support."""
