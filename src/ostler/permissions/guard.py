@@ -71,7 +71,7 @@ def permission_hook(
             return Allow(by_profile(profile))
         judgement = _judge(profile, applying, cwd).judge(planned.name, planned.kind, planned.arguments)
         if judgement.verdict == "allow":
-            return Allow(preview_line(judgement.reason))
+            return Allow(preview_line(judgement.reason), confined=judgement.is_harmless)
         if judgement.verdict == "refuse":
             return Refuse(judgement.reason)
         return Ask(_question(planned, judgement, cwd, scopes), by="permission")

@@ -257,6 +257,8 @@ class ToolStarted(Record, frozen=True):
     """The session of the child run behind this call."""
     allowed_by: str = ""
     """The rule or the profile that permitted it."""
+    confined: bool = False
+    """It ran without the right to write or to open a socket."""
 
 
 class ChildStarted(Record, frozen=True):

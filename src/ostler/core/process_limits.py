@@ -1,0 +1,400 @@
+"""Limits for the processes of a tool: how many there are, their memory, CPU time and file size.
+
+- With cgroup v2, the processes of a call get a group of their own, if we may make one.
+- Otherwise each process has resource limits, and a watcher counts the processes of the call. The kernel
+  counts those of a *user*, and not at all for root.
+- CPU time and file size are always resource limits: a group has none of these.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from ostler.core.processes import ProcessLimits, signal_group
+
+_MB = 1024 * 1024
+_MEMORY_SHARE = 0.9
+"""Of the machine's memory, if the settings name no number."""
+
+
+def memory_limit(limits: ProcessLimits) -> int:
+    """In bytes; 0 for none."""
+    if limits.memory_mb is not None:
+        return limits.memory_mb * _MB
+    try:
+        return int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * _MEMORY_SHARE)
+    except (OSError, ValueError):
+        return 0
+
+
+_FIRST_LOOK = 0.05
+_LOOKS_EVERY = 0.25
+_COUNTS_EVERY = 2.0
+_CROWD = 32
+"""So many processes are no reason to look again whether they multiply."""
+
+
+class LimitedProcesses:
+    """The limits of a process that was just started, and of all that it starts.
+
+    `mark` is in the environment of all of them, as `NAME=value`.
+    """
+
+    def __init__(self, leader: int, limits: ProcessLimits, mark: str = "") -> None:
+        self._leader = leader
+        self._limits = limits
+        self._mark = mark.encode()
+        self._group = new_group(limits)
+        self._threads = self._fewest = thread_count()
+        self._counted = time.monotonic()
+        self._timer: asyncio.TimerHandle | None = None
+        rlimits = _resource_limits(limits, self._threads, in_group=self._group is not None)
+        # It may have started others before its limits were set; what those start inherits theirs.
+        pending, limited = [leader], set[int]()
+        while pending:
+            for pid in pending:
+                self._limit(pid, rlimits)
+            limited.update(pending)
+            pending = [pid for parent in limited for pid in _children(parent) if pid not in limited]
+
+    def _limit(self, pid: int, rlimits: Iterable[tuple[int, tuple[int, int]]]) -> None:
+        with suppress(OSError):  # it has exited
+            if self._group:
+                self._group.add(pid)
+            for kind, values in rlimits:
+                resource.prlimit(pid, kind, values)  # type: ignore[attr-defined, unused-ignore]
+
+    def watch(self, on_exceeded: Callable[[str], None]) -> None:
+        """From now on, kills all of its processes when they are too many, and reports that once."""
+        if not self._limits.processes or not self._threads:
+            return
+        loop = asyncio.get_running_loop()
+        pause = _FIRST_LOOK
+
+        def look() -> None:
+            nonlocal pause
+            self._timer = None
+            if reason := self.exceeded():
+                self.kill()
+                on_exceeded(reason)
+                return
+            pause = min(2 * pause, _LOOKS_EVERY)
+            self._timer = loop.call_later(pause, look)
+
+        self._timer = loop.call_later(pause, look)
+
+    def exceeded(self) -> str:
+        """The limit that they have reached together, in words; empty if none."""
+        if self._group:
+            return self._group.exceeded(self._limits)
+        limit = self._limits.processes
+        if not limit or not self._may_exceed(limit) or self.count() < limit:
+            return ""
+        return too_many(self._limits)
+
+    def _may_exceed(self, limit: int) -> bool:
+        """Whether counting is worth it: the machine has that many threads, and many of them are new."""
+        threads, now = thread_count(), time.monotonic()
+        self._fewest = min(self._fewest, threads)
+        if threads < limit or (threads - self._fewest < limit // 2 and now < self._counted + _COUNTS_EVERY):
+            return False
+        self._counted = now
+        return True
+
+    def count(self) -> int:
+        """How many processes and further threads there are now."""
+        return sum(one.threads for one in members(self._leader, self._mark))
+
+    async def until_steady(self, pause: float) -> None:
+        """Waits while many processes become more: those of a fork bomb, whose first one has exited."""
+        count = self.count()
+        while count > _CROWD:
+            await asyncio.sleep(pause)
+            before, count = count, self.count()
+            if count <= before:
+                return
+
+    def kill(self) -> None:
+        """Kills all of them, however fast they start others."""
+        if self._group:
+            self._group.kill()
+        signal_group(self._leader, signal.SIGKILL)
+        stopped: set[int] = set()
+        for _ in range(_ROUNDS):  # first stopped: then none starts another one while we look
+            running = [one.pid for one in members(self._leader, self._mark) if one.pid not in stopped]
+            if not running:
+                break
+            _signal_all(running, signal.SIGSTOP)
+            stopped.update(running)
+        _signal_all(stopped, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Ends the watching; a group is killed and removed."""
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+        if self._group:
+            self._group.remove()
+            self._group = None
+
+
+_ROUNDS = 50
+
+
+def _signal_all(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(OSError):  # it has exited
+            os.kill(pid, number)
+
+
+def too_many(limits: ProcessLimits) -> str:
+    return f"it started more than {limits.processes} processes (tool_limits.processes)"
+
+
+def signal_reason(number: int, limits: ProcessLimits) -> str:
+    """The limit that a signal reports, in words; empty if it reports none."""
+    if number == signal.SIGXCPU and limits.cpu_seconds:
+        return f"it used more than {limits.cpu_seconds} s of CPU time (tool_limits.cpu_seconds)"
+    if number == signal.SIGXFSZ and limits.file_size_mb:
+        return f"a file grew beyond {limits.file_size_mb} MB (tool_limits.file_size_mb)"
+    return ""
+
+
+class _Member(NamedTuple):
+    pid: int
+    threads: int
+
+
+def members(leader: int, mark: bytes = b"") -> list[_Member]:
+    """The processes of a session leader: its session, all their descendants, and orphans with the mark in
+    their environment. Zombies do not count."""
+    parents: dict[int, tuple[int, int]] = {}
+    found: dict[int, int] = {}
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdigit():
+            continue
+        with suppress(OSError):  # it has exited
+            stat = Path(entry.path, "stat").read_bytes().rpartition(b")")[2].split()
+            pid, threads = int(entry.name), int(stat[17])
+            if stat[0] in b"ZX":
+                continue
+            parents[pid] = int(stat[1]), threads
+            if leader in (int(stat[2]), int(stat[3])) or pid == leader:
+                found[pid] = threads
+    if mark:
+        found |= {pid: parents[pid][1] for pid in _marked_orphans(parents, found, mark)}
+    for pid in parents:
+        line = []
+        while pid in parents and pid not in found:
+            line.append(pid)
+            pid = parents[pid][0]
+        if pid in found:
+            found |= {one: parents[one][1] for one in line}
+    return [_Member(pid, threads) for pid, threads in found.items()]
+
+
+def _marked_orphans(parents: dict[int, tuple[int, int]], found: dict[int, int], mark: bytes) -> list[int]:
+    """Those that left the session and whose parent is gone. Init adopts them, or we."""
+    adopters = (1, os.getpid())
+    orphans = [pid for pid, (parent, _) in parents.items() if parent in adopters and pid not in found]
+    return [pid for pid in orphans if pid != os.getpid() and mark in _environment(pid)]
+
+
+def _environment(pid: int) -> Sequence[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return ()
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_bytes().split()]
+    except OSError:
+        return []
+
+
+def thread_count() -> int:
+    """How many threads the machine runs now: one small file to read, and at least as many as the user or a
+    call has. 0 where it is not known."""
+    try:
+        return int(Path("/proc/loadavg").read_bytes().split()[3].partition(b"/")[2])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _resource_limits(
+    limits: ProcessLimits, threads: int, *, in_group: bool
+) -> list[tuple[int, tuple[int, int]]]:
+    """What `prlimit` sets, where there is one: never more than we have ourselves."""
+    if not hasattr(resource, "prlimit"):
+        return []
+    wanted = [(resource.RLIMIT_CPU, limits.cpu_seconds), (resource.RLIMIT_FSIZE, limits.file_size_mb * _MB)]
+    if not in_group:
+        # Not RLIMIT_AS: many programs reserve far more addresses than they use.
+        wanted.append((resource.RLIMIT_DATA, memory_limit(limits)))
+        if limits.processes and threads:
+            wanted.append((resource.RLIMIT_NPROC, threads + limits.processes))
+    return [(kind, _lowered(kind, value)) for kind, value in wanted if value]
+
+
+def _lowered(kind: int, value: int) -> tuple[int, int]:
+    soft, hard = resource.getrlimit(kind)
+    hard = value if hard == resource.RLIM_INFINITY else min(hard, value)
+    return (hard if soft == resource.RLIM_INFINITY else min(soft, hard)), hard
+
+
+class ProcessGroup:
+    """A cgroup of its own for one call."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def add(self, pid: int) -> None:
+        self._write("cgroup.procs", pid)
+
+    def set_limits(self, limits: ProcessLimits) -> None:
+        self._write("pids.max", limits.processes or "max")
+        self._write("memory.max", memory_limit(limits) or "max")
+        self._write("memory.oom.group", 1)  # half a build is of no use
+
+    def exceeded(self, limits: ProcessLimits) -> str:
+        if self._count("pids.events", "max"):
+            return too_many(limits)
+        if self._count("memory.events", "oom_kill"):
+            return f"it used more than {memory_limit(limits) // _MB} MB of memory (tool_limits.memory_mb)"
+        return ""
+
+    def kill(self) -> None:
+        with suppress(OSError):  # a kernel without it
+            self._write("cgroup.kill", 1)
+
+    def remove(self) -> None:
+        self.kill()
+        _unremoved.append(self.path)
+        for path in list(_unremoved):
+            with suppress(OSError):  # its processes are not gone yet: tried again with the next one
+                path.rmdir()
+                _unremoved.remove(path)
+
+    def _write(self, name: str, value: int | str) -> None:
+        (self.path / name).write_text(str(value))
+
+    def _count(self, file: str, event: str) -> int:
+        with suppress(OSError, ValueError):
+            for line in (self.path / file).read_text().splitlines():
+                name, _, count = line.partition(" ")
+                if name == event:
+                    return int(count)
+        return 0
+
+
+_PREFIX = "ostler-tool-"
+_unremoved: list[Path] = []
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+def new_group(limits: ProcessLimits) -> ProcessGroup | None:
+    """A new group with these limits; None if we may not make one."""
+    parent = group_folder()
+    if parent is None:
+        return None
+    group = ProcessGroup(parent / f"{_PREFIX}{os.getpid()}-{os.urandom(4).hex()}")
+    try:
+        group.path.mkdir()
+    except OSError:
+        return None
+    try:
+        group.set_limits(limits)
+    except OSError:
+        group.remove()
+        return None
+    return group
+
+
+@cache
+def group_folder() -> Path | None:
+    """Where groups can be made: our own cgroup or the one above it, if it counts processes and memory for the
+    groups in it and is ours to change, as in a systemd user session."""
+    own = own_group()
+    if own is None:
+        return None
+    for folder in (own, own.parent):
+        if folder.is_relative_to(CGROUPS) and _may_hold_groups(folder):
+            _remove_abandoned(folder)
+            return folder
+    return None
+
+
+def own_group() -> Path | None:
+    """The cgroup of this process; None without cgroup v2."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    name = next((line[3:] for line in lines if line.startswith("0::")), "")
+    if not name or ".." in name or not (CGROUPS / "cgroup.controllers").exists():
+        return None
+    return CGROUPS / name.lstrip("/")
+
+
+def _may_hold_groups(folder: Path) -> bool:
+    try:
+        controllers = (folder / "cgroup.subtree_control").read_text().split()
+    except OSError:
+        return False
+    is_ours = os.access(folder, os.W_OK) and os.access(folder / "cgroup.procs", os.W_OK)
+    if not is_ours or not {"pids", "memory"} <= set(controllers):
+        return False
+    trial = folder / f"{_PREFIX}trial-{os.getpid()}"
+    try:
+        trial.mkdir()
+        trial.rmdir()
+    except OSError:
+        return False
+    return True
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Removes the groups of processes that were killed. One with processes in it cannot be removed."""
+    for path in folder.glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            path.rmdir()
+
+
+def limits_status(limits: ProcessLimits) -> list[tuple[str, str]]:
+    """What is in force: each limit, and by which means."""
+    has_limits = hasattr(resource, "prlimit")
+    in_group = group_folder() is not None
+    group = "cgroup v2" if in_group else ""
+    watcher = "a watcher" if os.geteuid() == 0 else "RLIMIT_NPROC and a watcher"
+    processes = group or (watcher if thread_count() else "")
+    rows = [
+        ("processes", f"{limits.processes}", limits.processes, processes),
+        (
+            "memory",
+            f"{memory_limit(limits) // _MB} MB" + ("" if in_group else " a process"),
+            memory_limit(limits),
+            group or ("RLIMIT_DATA" if has_limits else ""),
+        ),
+        (
+            "CPU time",
+            f"{limits.cpu_seconds} s a process",
+            limits.cpu_seconds,
+            "RLIMIT_CPU" if has_limits else "",
+        ),
+        ("file size", f"{limits.file_size_mb} MB", limits.file_size_mb, "RLIMIT_FSIZE" if has_limits else ""),
+    ]
+    return [
+        (name, f"{text}, by {means}" if value and means else "no limit" if not value else "")
+        for name, text, value, means in rows
+    ]
