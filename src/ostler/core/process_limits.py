@@ -12,6 +12,7 @@ import asyncio
 import os
 import resource
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -247,10 +248,16 @@ def _resource_limits(
     return [(kind, _lowered(kind, value)) for kind, value in wanted if value]
 
 
+_CPU_GRACE = 5
+"""Seconds between SIGXCPU, which says why, and SIGKILL."""
+
+
 def _lowered(kind: int, value: int) -> tuple[int, int]:
     soft, hard = resource.getrlimit(kind)
-    hard = value if hard == resource.RLIM_INFINITY else min(hard, value)
-    return (hard if soft == resource.RLIM_INFINITY else min(soft, hard)), hard
+    highest = value + _CPU_GRACE if kind == resource.RLIMIT_CPU else value
+    hard = highest if hard == resource.RLIM_INFINITY else min(hard, highest)
+    soft = value if soft == resource.RLIM_INFINITY else min(soft, value)
+    return min(soft, hard), hard
 
 
 class ProcessGroup:
@@ -355,12 +362,15 @@ def _may_hold_groups(folder: Path) -> bool:
     is_ours = os.access(folder, os.W_OK) and os.access(folder / "cgroup.procs", os.W_OK)
     if not is_ours or not {"pids", "memory"} <= set(controllers):
         return False
-    trial = folder / f"{_PREFIX}trial-{os.getpid()}"
+    trial = ProcessGroup(folder / f"{_PREFIX}{os.getpid()}-trial")
     try:
-        trial.mkdir()
-        trial.rmdir()
+        trial.path.mkdir()
+        with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
+            trial.add(process.pid)  # which may be refused although the folder is ours
     except OSError:
         return False
+    finally:
+        trial.remove()
     return True
 
 
@@ -371,30 +381,40 @@ def _remove_abandoned(folder: Path) -> None:
             path.rmdir()
 
 
-def limits_status(limits: ProcessLimits) -> list[tuple[str, str]]:
-    """What is in force: each limit, and by which means."""
-    has_limits = hasattr(resource, "prlimit")
-    in_group = group_folder() is not None
-    group = "cgroup v2" if in_group else ""
+class LimitStatus(NamedTuple):
+    name: str
+    value: str
+    """Empty for no limit."""
+    means: str
+    """Empty if it is not in force."""
+
+    @property
+    def text(self) -> str:
+        if not self.value:
+            return "no limit"
+        return f"{self.value}, by {self.means}" if self.means else "cannot be limited here"
+
+
+def limits_status(limits: ProcessLimits) -> tuple[LimitStatus, ...]:
+    """What is in force here: each limit, and by what means."""
+    has_rlimits = hasattr(resource, "prlimit")
+    group = "cgroup v2" if group_folder() else ""
     watcher = "a watcher" if os.geteuid() == 0 else "RLIMIT_NPROC and a watcher"
     processes = group or (watcher if thread_count() else "")
-    rows = [
-        ("processes", f"{limits.processes}", limits.processes, processes),
-        (
-            "memory",
-            f"{memory_limit(limits) // _MB} MB" + ("" if in_group else " a process"),
-            memory_limit(limits),
-            group or ("RLIMIT_DATA" if has_limits else ""),
-        ),
+    memory = group or (has_rlimits and "RLIMIT_DATA") or ""
+    amount, whose = memory_limit(limits) // _MB, "" if group else " for each process"
+    rows = (
+        ("processes", f"{limits.processes}" if limits.processes else "", processes),
+        ("memory", f"{amount} MB{whose}" if amount else "", memory),
         (
             "CPU time",
-            f"{limits.cpu_seconds} s a process",
-            limits.cpu_seconds,
-            "RLIMIT_CPU" if has_limits else "",
+            f"{limits.cpu_seconds} s for each process" if limits.cpu_seconds else "",
+            has_rlimits and "RLIMIT_CPU",
         ),
-        ("file size", f"{limits.file_size_mb} MB", limits.file_size_mb, "RLIMIT_FSIZE" if has_limits else ""),
-    ]
-    return [
-        (name, f"{text}, by {means}" if value and means else "no limit" if not value else "")
-        for name, text, value, means in rows
-    ]
+        (
+            "file size",
+            f"{limits.file_size_mb} MB" if limits.file_size_mb else "",
+            has_rlimits and "RLIMIT_FSIZE",
+        ),
+    )
+    return tuple(LimitStatus(name, value, (value and means) or "") for name, value, means in rows)
