@@ -8,6 +8,7 @@ restricted for each command, starts the command and ends. So nothing runs betwee
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import fcntl
 import gc
@@ -157,27 +158,30 @@ class LandlockConfinement:
             raise UsageError(f"the command cannot be confined: {error.strerror}") from None
         started: list[T] = []
         problems: list[BaseException] = []
+        done = _thread.allocate_lock()
+        done.acquire()
 
         def confine_and_spawn() -> None:
             try:
                 self._restrict_thread(ruleset)
             except OSError as error:
                 problems.append(UsageError(f"the command cannot be confined: {error.strerror}"))
-                return
-            try:
-                started.append(spawn(command))
-            except BaseException as error:
-                problems.append(error)
+            else:
+                try:
+                    started.append(spawn(command))
+                except BaseException as error:
+                    problems.append(error)
+            done.release()
 
-        thread = threading.Thread(target=confine_and_spawn, name="confined start", daemon=True)
         with _one_at_a_time:
             # The collector must not run in that thread: it would finalise objects of others without the
             # right to write.
             collects = gc.isenabled()
             gc.disable()
             try:
-                thread.start()
-                thread.join()
+                # Without the handshake of `threading.Thread`, which costs as much as all the rest.
+                _thread.start_new_thread(confine_and_spawn, ())
+                done.acquire()
             finally:
                 if collects:
                     gc.enable()
@@ -262,8 +266,12 @@ class TemporaryFolder:
         if self.descriptor < 0:
             return
         _remove_tree(self.path)
-        os.close(self.descriptor)
-        self.descriptor = -1
+        descriptor, self.descriptor = self.descriptor, -1
+        try:
+            # Only now the folder ceases to exist, for which a busy disk may take milliseconds.
+            _thread.start_new_thread(os.close, (descriptor,))
+        except RuntimeError:  # at the end of the interpreter
+            os.close(descriptor)
         if self.path.parent not in _swept:
             _swept.add(self.path.parent)
             threading.Thread(target=remove_abandoned, args=(self.path.parent,), daemon=True).start()

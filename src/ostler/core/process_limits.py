@@ -184,7 +184,7 @@ def members(leader: int, mark: bytes = b"") -> list[_Member]:
         if not entry.name.isdigit():
             continue
         with suppress(OSError):  # it has exited
-            stat = Path(entry.path, "stat").read_bytes().rpartition(b")")[2].split()
+            stat = _read(f"{entry.path}/stat").rpartition(b")")[2].split()
             pid, threads = int(entry.name), int(stat[17])
             if stat[0] in b"ZX":
                 continue
@@ -217,9 +217,18 @@ def _environment(pid: int) -> Sequence[bytes]:
         return ()
 
 
+def _read(path: str) -> bytes:
+    """A small file of the kernel, in a third of the time that `Path.read_bytes` takes."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, 64 * 1024)
+    finally:
+        os.close(descriptor)
+
+
 def _children(pid: int) -> list[int]:
     try:
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_bytes().split()]
+        return [int(child) for child in _read(f"/proc/{pid}/task/{pid}/children").split()]
     except OSError:
         return []
 
@@ -228,7 +237,7 @@ def thread_count() -> int:
     """How many threads the machine runs now: one small file to read, and at least as many as the user or a
     call has. 0 where it is not known."""
     try:
-        return int(Path("/proc/loadavg").read_bytes().split()[3].partition(b"/")[2])
+        return int(_read("/proc/loadavg").split()[3].partition(b"/")[2])
     except (OSError, ValueError, IndexError):
         return 0
 
