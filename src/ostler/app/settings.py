@@ -88,7 +88,7 @@ class Settings(ModelOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Rules for calls that never run; they override all others."""
     confine_harmless: bool = True
     """Whether commands that run only because they were judged harmless are kept from writing and sockets."""
-    tool_limits: ProcessLimits = ProcessLimits()
+    tool_limits: ProcessLimits = msgspec.field(default_factory=ProcessLimits)
     """Limits for the processes of a tool call: `[tool_limits]`."""
     on_question: Literal["refuse", "wait"] = "refuse"
     """What to do with a call that needs approval when no person can answer: refuse it, or wait."""

@@ -48,7 +48,7 @@ class ProcessLimits(
     processes: Annotated[int, msgspec.Meta(ge=0)] = 4096
     """How many processes and threads a call may have at a time."""
     memory_mb: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    """Memory in MB; default: 90 % of the machine's."""
+    """The memory of the call in a cgroup, otherwise of each process, in MB."""
     cpu_seconds: Annotated[int, msgspec.Meta(ge=0)] = 12 * 3600
     """CPU time of one process, in seconds."""
     file_size_mb: Annotated[int, msgspec.Meta(ge=0)] = 64 * 1024
