@@ -135,11 +135,12 @@ async def test_many_processes_below_the_limit_stay(tmp_path: Path) -> None:
 @needs_prlimit
 async def test_a_file_cannot_grow_beyond_the_limit(tmp_path: Path) -> None:
     context = context_with(tmp_path, file_size_mb=1)
-    outcome = await run_tool(bash, {"command": "exec head -c 3000000 /dev/zero > big"}, context)
+    limited = "until [ $(ulimit -f) != unlimited ]; do :; done"  # it is set just after the start
+    outcome = await run_tool(bash, {"command": f"{limited}; exec head -c 3000000 /dev/zero > big"}, context)
     assert isinstance(outcome, Failed)
     assert "a file grew beyond 1 MB (tool_limits.file_size_mb)" in result_text(outcome)
     assert (tmp_path / "big").stat().st_size == 1024 * 1024
-    within = await run_tool(bash, {"command": "head -c 3000000 /dev/zero > other; exit $?"}, context)
+    within = await run_tool(bash, {"command": f"{limited}; head -c 3000000 /dev/zero > other"}, context)
     assert isinstance(within, Failed) and "a file grew beyond" in result_text(within)
 
 
@@ -157,7 +158,8 @@ async def test_a_process_cannot_have_more_memory_than_the_limit(tmp_path: Path) 
         pytest.skip("the memory is limited by a cgroup here")
     context = context_with(tmp_path, memory_mb=256)
     script = "import mmap; mmap.mmap(-1, 10**10, flags=mmap.MAP_SHARED); print('reserved'); bytearray(10**9)"
-    outcome = await run_tool(bash, {"command": f'{sys.executable} -c "{script}"'}, context)
+    limited = "until [ $(ulimit -d) != unlimited ]; do :; done"
+    outcome = await run_tool(bash, {"command": f'{limited}; {sys.executable} -c "{script}"'}, context)
     assert isinstance(outcome, Failed)
     assert "reserved" in result_text(outcome) and "MemoryError" in result_text(outcome)
 
@@ -205,6 +207,34 @@ async def test_children_from_before_the_limits_were_set_are_limited_too(tmp_path
         for pid in (process.pid, child):
             assert resource.prlimit(pid, resource.RLIMIT_CPU)[0] == 77
         limited.close()
+
+
+@needs_prlimit
+async def test_an_orphan_from_before_the_limits_were_set_is_limited_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a busy machine, where the command runs before we do."""
+    limit = LimitedProcesses._limit
+
+    def late(self: LimitedProcesses, pid: int) -> None:
+        monkeypatch.undo()
+        while not (tmp_path / "orphan").exists():
+            os.sched_yield()
+        limit(self, pid)
+
+    monkeypatch.setattr(LimitedProcesses, "_limit", late)
+    context = context_with(tmp_path, cpu_seconds=99)
+    command = "(sleep 60 & echo $! > new; mv new orphan); while ! [ -e done ]; do sleep 0.01; done"
+    call = asyncio.ensure_future(run_tool(bash, {"command": command}, context))
+    async with asyncio.timeout(30):
+        while not (tmp_path / "orphan").exists():  # noqa: ASYNC110 - another process makes it
+            await asyncio.sleep(0.01)
+        pid = int((tmp_path / "orphan").read_text())
+        while resource.prlimit(pid, resource.RLIMIT_CPU)[0] != 99:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    (tmp_path / "done").touch()
+    await call
+    await stop_background(context.memory)
 
 
 @needs_prlimit

@@ -58,38 +58,40 @@ class LimitedProcesses:
         self._threads = self._fewest = thread_count()
         self._counted = time.monotonic()
         self._timer: asyncio.TimerHandle | None = None
-        rlimits = _resource_limits(limits, self._threads, in_group=self._group is not None)
-        # It may have started others before its limits were set; what those start inherits theirs.
-        pending, limited = [leader], set[int]()
-        while pending:
-            for pid in pending:
-                self._limit(pid, rlimits)
-            limited.update(pending)
-            pending = [pid for parent in limited for pid in _children(parent) if pid not in limited]
+        self._rlimits = _resource_limits(limits, self._threads, in_group=self._group is not None)
+        self._limited: set[int] = set()
+        self._limit(leader)
 
-    def _limit(self, pid: int, rlimits: Iterable[tuple[int, tuple[int, int]]]) -> None:
+    def _limit(self, pid: int) -> None:
+        """Limits a process and the children that it has already; those that it starts later inherit it."""
+        if pid in self._limited:
+            return
+        self._limited.add(pid)
         with suppress(OSError):  # it has exited
             if self._group:
                 self._group.add(pid)
-            for kind, values in rlimits:
+            for kind, values in self._rlimits:
                 resource.prlimit(pid, kind, values)  # type: ignore[attr-defined, unused-ignore]
+        for child in _children(pid):
+            self._limit(child)
 
     def watch(self, on_exceeded: Callable[[str], None]) -> None:
         """From now on, kills all of its processes when they are too many, and reports that once."""
-        if not self._limits.processes or not self._threads:
-            return
         loop = asyncio.get_running_loop()
         pause = _FIRST_LOOK
 
         def look() -> None:
             nonlocal pause
+            if pause == _FIRST_LOOK:
+                self._find_members()
             self._timer = None
             if reason := self.exceeded():
                 self.kill()
                 on_exceeded(reason)
                 return
-            pause = min(2 * pause, _LOOKS_EVERY)
-            self._timer = loop.call_later(pause, look)
+            if self._group or (self._limits.processes and self._threads):
+                pause = min(2 * pause, _LOOKS_EVERY)
+                self._timer = loop.call_later(pause, look)
 
         self._timer = loop.call_later(pause, look)
 
@@ -115,9 +117,16 @@ class LimitedProcesses:
         """How many processes and further threads there are now."""
         return sum(one.threads for one in members(self._leader, self._mark))
 
+    def _find_members(self) -> int:
+        """Limits those that had started before their leader got its limits, and counts them all."""
+        found = members(self._leader, self._mark)
+        for one in found:
+            self._limit(one.pid)
+        return sum(one.threads for one in found)
+
     async def until_steady(self, pause: float) -> None:
         """Waits while many processes become more: those of a fork bomb, whose first one has exited."""
-        count = self.count()
+        count = self._find_members()
         while count > _CROWD:
             await asyncio.sleep(pause)
             before, count = count, self.count()
