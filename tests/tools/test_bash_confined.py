@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ostler.core.confinement import confinement_status
+from ostler.core.confinement import ConfinementStatus, confinement_status
 from ostler.core.hooks import Allow, Hook
 from ostler.models.scripted import Call
 from ostler.permissions.guard import configured_rules, permission_hook
@@ -148,11 +148,13 @@ async def test_the_setting_switches_the_confinement_off(tmp_path: Path) -> None:
 async def test_where_commands_cannot_be_confined_they_run_as_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ostler.core.confinement.new_confinement", lambda: None)
+    absent = ConfinementStatus(False, "the kernel has no Landlock")
+    monkeypatch.setattr("ostler.core.confinement.confinement_status", lambda: absent)
     ran = await run_bash(WRITES, tmp_path)
-    assert ran.results() == ["before\nwritten\n"]
+    assert ran.results() == ["before\nwritten\n"] and starts(ran) == [False]
 
 
+@needs_landlock
 @pytest.mark.parametrize(
     ("command", "profile", "allow", "confined"),
     [

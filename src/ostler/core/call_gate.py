@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -11,6 +11,7 @@ from ostler.core.call_context import results_in
 from ostler.core.harness import OpenSession
 from ostler.core.hooks import Allow, Ask, HookScope, PlannedCall, Refuse
 from ostler.core.json_schema import coerce
+from ostler.core.lazy import lazy_module
 from ostler.core.questions import NOBODY_TO_ASK, grants
 from ostler.core.run_state import CallState, StepState
 from ostler.core.tool import Tool
@@ -19,6 +20,11 @@ from ostler.schema.errors import InvalidArguments, StoreError, describe_error
 from ostler.schema.ids import blake2b
 from ostler.schema.messages import Text
 from ostler.schema.outcomes import Failed, FinalOutcome, Ok, failed, ok
+
+if TYPE_CHECKING:
+    from ostler.core import confinement
+else:
+    confinement = lazy_module("ostler.core.confinement")
 
 
 class ApprovedCall(msgspec.Struct, frozen=True):
@@ -98,6 +104,7 @@ class CallGate:
         if allowed is None:
             return ApprovedCall(tool, arguments, validated, key)
         confined = allowed.confined and self._harness.confine_harmless
+        confined = confined and confinement.confinement_status().is_active
         return ApprovedCall(tool, arguments, validated, key, allowed_by=allowed.by, confined=confined)
 
     async def _precheck(self, tool: Tool, validated: Any) -> str:

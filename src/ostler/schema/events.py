@@ -245,7 +245,8 @@ class ToolCalled(Entry, frozen=True):
 
 
 class ToolStarted(Record, frozen=True):
-    """The intent to run a tool, committed before it starts. A refused call has none."""
+    """The intent to run a tool, committed before it starts. A refused call has none. A `confined` one can
+    neither write files nor open sockets."""
 
     call: str
     name: str
@@ -258,7 +259,6 @@ class ToolStarted(Record, frozen=True):
     allowed_by: str = ""
     """The rule or the profile that permitted it."""
     confined: bool = False
-    """It ran without the right to write or to open a socket."""
 
 
 class ChildStarted(Record, frozen=True):
