@@ -245,8 +245,7 @@ class ToolCalled(Entry, frozen=True):
 
 
 class ToolStarted(Record, frozen=True):
-    """The intent to run a tool, committed before it starts. A refused call has none. A `confined` one can
-    neither write files nor open sockets."""
+    """The intent to run a tool, committed before it starts. A refused call has none."""
 
     call: str
     name: str
@@ -258,7 +257,7 @@ class ToolStarted(Record, frozen=True):
     """The session of the child run behind this call."""
     allowed_by: str = ""
     """The rule or the profile that permitted it."""
-    confined: bool = False
+    confined: bool = False  # it can neither write files nor open sockets
 
 
 class ChildStarted(Record, frozen=True):
