@@ -312,11 +312,11 @@ class ProcessGroup:
                 _unremoved.remove(path)
 
     def _write(self, name: str, value: int | str) -> None:
-        (self.path / name).write_text(str(value))
+        (self.path / name).write_text(str(value), encoding="utf-8")
 
     def _count(self, file: str, event: str) -> int:
         with suppress(OSError, ValueError):
-            for line in (self.path / file).read_text().splitlines():
+            for line in (self.path / file).read_text(encoding="utf-8").splitlines():
                 name, _, count = line.partition(" ")
                 if name == event:
                     return int(count)
@@ -363,7 +363,7 @@ def group_folder() -> Path | None:
 def own_group() -> Path | None:
     """The cgroup of this process; None without cgroup v2."""
     try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:
         return None
     name = next((line[3:] for line in lines if line.startswith("0::")), "")
@@ -374,7 +374,7 @@ def own_group() -> Path | None:
 
 def _may_hold_groups(folder: Path) -> bool:
     try:
-        controllers = (folder / "cgroup.subtree_control").read_text().split()
+        controllers = (folder / "cgroup.subtree_control").read_text(encoding="utf-8").split()
     except OSError:
         return False
     is_ours = os.access(folder, os.W_OK) and os.access(folder / "cgroup.procs", os.W_OK)
