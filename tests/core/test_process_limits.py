@@ -11,11 +11,12 @@ import sys
 from pathlib import Path
 from textwrap import dedent
 
+import msgspec
 import pytest
 
 from ostler.core import process_limits
 from ostler.core.process_limits import LimitedProcesses, ProcessGroup, group_folder, limits_status, members
-from ostler.core.processes import OwnedGroup, ProcessLimits
+from ostler.core.processes import OwnedGroup, ProcessId, ProcessLimits
 from ostler.schema.outcomes import Failed, Ok
 from ostler.testkit.fakes import FakeToolContext, result_text, run_tool
 from ostler.tools.bash import bash
@@ -37,7 +38,7 @@ def context_with(tmp_path: Path, **limits: int) -> FakeToolContext:
 async def until_gone(context: FakeToolContext) -> None:
     mark = f"OSTLER_CALL={context.call}".encode()
     async with asyncio.timeout(30):
-        while members(context.processes[0].pid, mark):  # noqa: ASYNC110 - they are killed, which takes a moment
+        while members(context.processes[0], mark):  # noqa: ASYNC110 - they are killed, which takes a moment
             await asyncio.sleep(0.01)
 
 
@@ -180,10 +181,10 @@ def test_a_limit_that_we_have_ourselves_is_never_raised(tmp_path: Path) -> None:
     script = """
 import resource, subprocess
 from ostler.core.process_limits import LimitedProcesses
-from ostler.core.processes import ProcessLimits
+from ostler.core.processes import ProcessId, ProcessLimits
 resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 6000))
 with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
-    LimitedProcesses(process.pid, ProcessLimits(file_size_mb=10)).close()
+    LimitedProcesses(ProcessId.of(process.pid), ProcessLimits(file_size_mb=10)).close()
     print(resource.prlimit(process.pid, resource.RLIMIT_FSIZE))
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -203,7 +204,7 @@ async def test_children_from_before_the_limits_were_set_are_limited_too(tmp_path
     with OwnedGroup(["bash", "-c", "sleep 60 & echo ready; wait"], cwd=tmp_path) as process:
         assert process.stdout and process.stdout.readline() == b"ready\n"
         (child,) = process_limits._children(process.pid)
-        limited = LimitedProcesses(process.pid, ProcessLimits(cpu_seconds=77))
+        limited = LimitedProcesses(ProcessId.of(process.pid), ProcessLimits(cpu_seconds=77))
         for pid in (process.pid, child):
             assert resource.prlimit(pid, resource.RLIMIT_CPU)[0] == 77
         limited.close()
@@ -255,6 +256,14 @@ async def test_a_background_process_that_turns_into_a_fork_bomb_is_ended(tmp_pat
     (tmp_path / "go").touch()
     await until_gone(context)
     await stop_background(context.memory)
+
+
+@needs_prlimit
+def test_a_process_that_got_the_pid_of_a_dead_leader_is_no_member(tmp_path: Path) -> None:
+    with OwnedGroup(["sleep", "60"], cwd=tmp_path) as process:
+        leader = ProcessId.of(process.pid)
+        assert [one.pid for one in members(leader)] == [process.pid]
+        assert members(msgspec.structs.replace(leader, started="1")) == []
 
 
 def made_group(path: Path) -> ProcessGroup:

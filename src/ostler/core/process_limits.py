@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from ostler.core.processes import ProcessLimits, signal_group
+from ostler.core.processes import ProcessId, ProcessLimits
 
 _MB = 1024 * 1024
 _MEMORY_SHARE = 0.9
@@ -50,7 +50,7 @@ class LimitedProcesses:
     `mark` is in the environment of all of them, as `NAME=value`.
     """
 
-    def __init__(self, leader: int, limits: ProcessLimits, mark: str = "") -> None:
+    def __init__(self, leader: ProcessId, limits: ProcessLimits, mark: str = "") -> None:
         self._leader = leader
         self._limits = limits
         self._mark = mark.encode()
@@ -60,14 +60,14 @@ class LimitedProcesses:
         self._timer: asyncio.TimerHandle | None = None
         self._rlimits = _resource_limits(limits, self._threads, in_group=self._group is not None)
         self._limited: set[int] = set()
-        self._limit(leader)
+        self._limit(leader.pid)
 
     def _limit(self, pid: int) -> None:
         """Limits a process and the children that it has already; those that it starts later inherit it."""
         if pid in self._limited:
             return
         self._limited.add(pid)
-        with suppress(OSError):  # it has exited
+        with suppress(OSError, ValueError):  # it has exited, or has lower limits of its own by now
             if self._group:
                 self._group.add(pid)
             for kind, values in self._rlimits:
@@ -137,7 +137,7 @@ class LimitedProcesses:
         """Kills all of them, however fast they start others."""
         if self._group:
             self._group.kill()
-        signal_group(self._leader, signal.SIGKILL)
+        self._leader.kill_group()
         stopped: set[int] = set()
         for _ in range(_ROUNDS):  # first stopped: then none starts another one while we look
             running = [one.pid for one in members(self._leader, self._mark) if one.pid not in stopped]
@@ -184,11 +184,12 @@ class _Member(NamedTuple):
     threads: int
 
 
-def members(leader: int, mark: bytes = b"") -> list[_Member]:
+def members(leader: ProcessId, mark: bytes = b"") -> list[_Member]:
     """The processes of a session leader: its session, all their descendants, and orphans with the mark in
     their environment. Zombies do not count."""
     parents: dict[int, tuple[int, int]] = {}
     found: dict[int, int] = {}
+    is_reused = False
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit():
             continue
@@ -198,8 +199,11 @@ def members(leader: int, mark: bytes = b"") -> list[_Member]:
             if stat[0] in b"ZX":
                 continue
             parents[pid] = int(stat[1]), threads
-            if leader in (int(stat[2]), int(stat[3])) or pid == leader:
+            if leader.pid in (pid, int(stat[2]), int(stat[3])):
                 found[pid] = threads
+                is_reused = is_reused or (pid == leader.pid and stat[19].decode() != leader.started)
+    if is_reused:  # another process has its pid by now, so nothing is left of its session
+        found.clear()
     if mark:
         found |= {pid: parents[pid][1] for pid in _marked_orphans(parents, found, mark)}
     for pid in parents:

@@ -330,15 +330,15 @@ class OwnedGroup:
             raise
         self._owner = owner
         self._confinement = confinement
-        self.limited: LimitedProcesses | None = None
-        if limits is not None and sys.platform == "linux":
-            call = (environment or {}).get(CALL_VARIABLE, "")
-            mark = f"{CALL_VARIABLE}={call}" if call else ""
-            self.limited = process_limits.LimitedProcesses(self.process.pid, limits, mark)
         pipes = (self.process.stdin, self.process.stdout, self.process.stderr)
         self._pipes = [pipe for pipe in pipes if pipe]
         owner.attach(self.process.pid, *(pipe.fileno() for pipe in self._pipes))
         self.id = ProcessId.of(self.process.pid)
+        self.limited: LimitedProcesses | None = None
+        if limits is not None and sys.platform == "linux":
+            call = (environment or {}).get(CALL_VARIABLE, "")
+            mark = f"{CALL_VARIABLE}={call}" if call else ""
+            self.limited = process_limits.LimitedProcesses(self.id, limits, mark)
 
     def __enter__(self) -> subprocess.Popen[bytes]:
         return self.process
