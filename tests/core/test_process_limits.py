@@ -201,10 +201,11 @@ with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
 
 @needs_prlimit
 async def test_children_from_before_the_limits_were_set_are_limited_too(tmp_path: Path) -> None:
-    with OwnedGroup(["bash", "-c", "sleep 60 & echo ready; wait"], cwd=tmp_path) as process:
-        assert process.stdout and process.stdout.readline() == b"ready\n"
-        (child,) = process_limits._children(process.pid)
+    with OwnedGroup(["bash", "-c", "sleep 60 & echo $!; wait"], cwd=tmp_path) as process:
+        assert process.stdout
+        child = int(process.stdout.readline())
         limited = LimitedProcesses(ProcessId.of(process.pid), ProcessLimits(cpu_seconds=77))
+        await limited.until_steady(0.01)
         for pid in (process.pid, child):
             assert resource.prlimit(pid, resource.RLIMIT_CPU)[0] == 77
         limited.close()

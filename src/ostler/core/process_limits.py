@@ -63,7 +63,7 @@ class LimitedProcesses:
         self._limit(leader.pid)
 
     def _limit(self, pid: int) -> None:
-        """Limits a process and the children that it has already; those that it starts later inherit it."""
+        """Limits a process; those that it starts from now on inherit that."""
         if pid in self._limited:
             return
         self._limited.add(pid)
@@ -72,8 +72,6 @@ class LimitedProcesses:
                 self._group.add(pid)
             for kind, values in self._rlimits:
                 resource.prlimit(pid, kind, values)  # type: ignore[attr-defined, unused-ignore]
-        for child in _children(pid):
-            self._limit(child)
 
     def watch(self, on_exceeded: Callable[[str], None]) -> None:
         """From now on, kills all of its processes when they are too many, and reports that once."""
@@ -82,7 +80,7 @@ class LimitedProcesses:
 
         def look() -> None:
             nonlocal pause
-            if pause == _FIRST_LOOK:
+            if pause == _FIRST_LOOK:  # not at once: most commands have ended by now
                 self._find_members()
             self._timer = None
             if reason := self.exceeded():
@@ -237,13 +235,6 @@ def _read(path: str) -> bytes:
         return os.read(descriptor, 64 * 1024)
     finally:
         os.close(descriptor)
-
-
-def _children(pid: int) -> list[int]:
-    try:
-        return [int(child) for child in _read(f"/proc/{pid}/task/{pid}/children").split()]
-    except OSError:
-        return []
 
 
 def thread_count() -> int:
