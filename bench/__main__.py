@@ -40,6 +40,7 @@ MEASURES = {
     "terminal": ("terminal", "terminal"),
     "server": ("server", "server"),
     "drivers": ("drivers", "drivers"),
+    "confinement": ("confinement", "confinement"),
 }
 PAGE = ROOT / "docs" / "performance.md"
 

@@ -26,6 +26,7 @@ from ostler.cli.session_runner import TERMINATED, exit_code
 from ostler.context.policy import ContextPolicy
 from ostler.core.harness import Harness
 from ostler.core.journal import World
+from ostler.core.processes import ProcessLimits
 from ostler.core.tool import ToolKind
 from ostler.drivers.agent_tool import AgentTool
 from ostler.history.audit_decisions import ACTIONS, NO_DECISION
@@ -158,11 +159,22 @@ def settings_table() -> Iterator[str]:
     for field in msgspec.structs.fields(settings.Settings):
         default = "–" if field.default in _NO_DEFAULT else f"`{field.default}`"
         option = ", ".join(f"`{name}`" for name in options.get(field.name, ())) or "–"
-        values = json_type(hints[field.name]).removesuffix(" | null")
+        hint = hints[field.name]
+        is_table = isinstance(hint, type) and issubclass(hint, msgspec.Struct)
+        values = "object" if is_table else json_type(hint).removesuffix(" | null")
         variable = "–" if field.name in settings.TABLES else f"`OSTLER_{field.name.upper()}`"
         yield row(
             f"`{field.name}`", values, default, variable, option, _trust(field.name), meanings[field.name]
         )
+
+
+def tool_limits_table() -> Iterator[str]:
+    meanings = field_docstrings(ProcessLimits)
+    yield "| setting | default | meaning |"
+    yield "|---|---:|---|"
+    for field in msgspec.structs.fields(ProcessLimits):
+        default = "90 % of the memory" if field.default is None else f"{field.default}"
+        yield row(f"`{field.name}`", default, meanings[field.name])
 
 
 def _trust(name: str) -> str:
@@ -399,6 +411,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "settings": lambda: "\n".join(settings_table()),
     "exit-codes": lambda: "\n".join(exit_code_table()),
     "harmless-commands": harmless_commands,
+    "tool-limits": lambda: "\n".join(tool_limits_table()),
     "permissions": lambda: "\n".join(permission_table()),
     "terminal_commands": lambda: "\n".join(command_table()),
     "themes": lambda: "\n".join(theme_table()),

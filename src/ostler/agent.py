@@ -171,6 +171,8 @@ class Agent:
             limits=msgspec.structs.replace(limits, steps=max_steps) if max_steps is not None else limits,
             reasoning=reasoning,
             cwd=cwd,
+            confine_harmless=settings.confine_harmless,
+            process_limits=settings.tool_limits,
             asker=ask,
             wait_for_answers=wait_for_answers,
             services=services or {},

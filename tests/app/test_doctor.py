@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -14,10 +15,12 @@ from shlex import quote
 import pytest
 
 from ostler.app.default_model import ProbeResult
-from ostler.app.doctor import DoctorReport, run_doctor
+from ostler.app.doctor import DoctorReport, report_lines, run_doctor
+from ostler.core.confinement import ConfinementStatus, confinement_status
 from ostler.models.providers import PROVIDERS
 from ostler.testkit.vendors import FakeVendor
 
+needs_limits = pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux has prlimit")
 Diagnose = Callable[..., DoctorReport]
 
 
@@ -192,3 +195,33 @@ def test_a_ready_fallback_answers_if_the_server_is_gone(diagnose: Diagnose) -> N
 def test_circular_aliases_are_reported(diagnose: Diagnose) -> None:
     report = diagnose("model = 'a'\n[aliases]\na = 'b'\nb = 'a'")
     assert not report.has_model and "a = b = a" in report.answering.because
+
+
+def test_the_report_says_whether_harmless_commands_are_confined(diagnose: Diagnose) -> None:
+    (found,) = [one for one in diagnose().safeguards if one.name == "confinement"]
+    status = confinement_status()
+    assert found.in_force == status.is_active
+    assert status.text in found.about
+    report = diagnose("confine_harmless = false")
+    (found,) = [one for one in report.safeguards if one.name == "confinement"]
+    assert (found.in_force, found.about) == (False, "switched off by the setting confine_harmless")
+
+
+def test_the_report_says_why_harmless_commands_are_not_confined(
+    diagnose: Diagnose, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    absent = ConfinementStatus(False, "the kernel has no Landlock, or it is switched off")
+    monkeypatch.setattr("ostler.app.doctor.confinement_status", lambda: absent)
+    report = diagnose()
+    text = "\n".join(report_lines(report))
+    assert "commands that were judged harmless run freely: the kernel has no Landlock" in text
+
+
+@needs_limits
+def test_the_report_says_which_limits_of_tool_processes_are_in_force(diagnose: Diagnose) -> None:
+    report = diagnose("[tool_limits]\nprocesses = 50\ncpu_seconds = 0\nfile_size_mb = 7")
+    found = {one.name: one for one in report.safeguards}
+    assert found["processes"].in_force and found["processes"].about.startswith("50, by ")
+    assert (found["CPU time"].in_force, found["CPU time"].about) == (False, "no limit")
+    assert (found["file size"].in_force, found["file size"].about) == (True, "7 MB, by RLIMIT_FSIZE")
+    assert found["memory"].in_force

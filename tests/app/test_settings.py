@@ -75,6 +75,8 @@ RISKY = {
     "permissions": "permissions = 'full'",
     "max_retries": "max_retries = 1000",
     "max_depth": "max_depth = 1000",
+    "confine_harmless": "confine_harmless = false",
+    "tool_limits": "[tool_limits]\nprocesses = 0",
 }
 
 

@@ -106,7 +106,7 @@ def agent_settings(model: str, base_url: str, api_key: str, cwd: Path) -> Settin
     configured = load_settings(cwd, overrides).settings
     if not model:
         return configured
-    names = ("providers", "models", "aliases", "context")
+    names = ("providers", "models", "aliases", "context", "confine_harmless", "tool_limits")
     tables = {name: getattr(configured, name) for name in names}
     return Settings(model=model, base_url=base_url, api_key=api_key, **tables)
 

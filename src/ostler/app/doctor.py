@@ -24,6 +24,8 @@ from ostler.app.settings import (
     working_directory,
 )
 from ostler.app.stores import opened_store
+from ostler.core.confinement import confinement_status
+from ostler.core.process_limits import limits_status
 from ostler.core.processes import find_program
 from ostler.models.credentials import Key, KeySearch, places_of_key, read_key_file
 from ostler.models.factory import ModelFactory, key_search, names_vendor_of_key
@@ -75,6 +77,14 @@ class Part(msgspec.Struct, frozen=True):
     path: str = ""
 
 
+class Safeguard(msgspec.Struct, frozen=True):
+    """A restriction of tool processes, and whether and how it is in force."""
+
+    name: str
+    in_force: bool
+    about: str
+
+
 class DoctorReport(msgspec.Struct, frozen=True):
     version: str
     python: str
@@ -83,6 +93,7 @@ class DoctorReport(msgspec.Struct, frozen=True):
     findings: tuple[ProbeResult, ...]
     extras: tuple[Part, ...]
     programs: tuple[Part, ...]
+    safeguards: tuple[Safeguard, ...]
     answering: ModelChoice
 
     @property
@@ -93,6 +104,7 @@ class DoctorReport(msgspec.Struct, frozen=True):
 async def run_doctor(cwd: Path) -> DoctorReport:
     """Checks everything. A problem is part of the report, not an error."""
     findings: tuple[ProbeResult, ...] = ()
+    settings = Settings()
     places = [_configuration(), *_project(cwd)]
     try:
         settings = load_settings(cwd, {}).settings
@@ -114,6 +126,7 @@ async def run_doctor(cwd: Path) -> DoctorReport:
         findings=findings,
         extras=tuple(_extras()),
         programs=tuple(_programs()),
+        safeguards=tuple(_safeguards(settings)),
         answering=answering,
     )
 
@@ -266,6 +279,19 @@ def _programs() -> Iterator[Part]:
         yield Part(name, path is not None, about, path or "")
 
 
+def _safeguards(settings: Settings) -> Iterator[Safeguard]:
+    status = confinement_status()
+    if not settings.confine_harmless:
+        yield Safeguard("confinement", False, "switched off by the setting confine_harmless")
+    elif status.is_active:
+        about = "commands that were only judged harmless can neither write files nor open sockets"
+        yield Safeguard("confinement", True, f"{about}, {status.text}")
+    else:
+        yield Safeguard("confinement", False, f"commands that were judged harmless run freely: {status.text}")
+    for limit in limits_status(settings.tool_limits):
+        yield Safeguard(limit.name, bool(limit.means), limit.text)
+
+
 HEADINGS = {
     "key": "keys",
     "server": "servers on this machine",
@@ -306,6 +332,8 @@ def report_lines(report: DoctorReport) -> Iterator[str]:
     yield from ("", "programs:")
     programs = report.programs
     yield from aligned([_marked(one.found, one.name, one.path or "not found", one.about) for one in programs])
+    yield from ("", "tool processes:")
+    yield from aligned([_marked(one.in_force, one.name, one.about) for one in report.safeguards])
     yield ""
     answering = report.answering
     if report.has_model:

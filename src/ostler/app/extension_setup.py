@@ -66,6 +66,7 @@ def _search(options: RunOptions, settings: Settings, cwd: Path) -> discovery.Ext
         of_project=project_paths(cwd) if settings.extensions else {},
         automatic=not options.no_extensions,
         trusts=options.trust,
+        process_limits=settings.tool_limits,
     )
 
 

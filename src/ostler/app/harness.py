@@ -140,6 +140,8 @@ def build_harness(
         max_output_tokens=settings.max_output_tokens,
         silence_limit=settings.silence_limit,
         cwd=cwd,
+        confine_harmless=settings.confine_harmless,
+        process_limits=settings.tool_limits,
         asker=asker,
         wait_for_answers=settings.on_question == "wait",
         listeners=[_audit_listener(settings.audit, say)] if settings.audit else [],

@@ -16,6 +16,7 @@ import msgspec
 from ostler.context.files import quoted_path
 from ostler.core.children import DEFAULT_DEPTH
 from ostler.core.lazy import lazy_module
+from ostler.core.processes import ProcessLimits
 from ostler.models.providers import FOR_ONE_MODEL, ModelOptions, configured_providers
 from ostler.permissions.rules import Effect, Profile, anchored, parse_rule
 from ostler.schema.errors import ConfigurationError, UsageError
@@ -34,7 +35,9 @@ else:
 
 PROJECT_FILE = "ostler.toml"
 RULES: tuple[Effect, ...] = ("allow", "ask", "deny")
-TABLES = frozenset({"providers", "models", "aliases", "context", "options", "terminal_agents", *RULES})
+TABLES = frozenset(
+    {"providers", "models", "aliases", "context", "options", "terminal_agents", "tool_limits", *RULES}
+)
 """Settings that have no variable: tables, and lists of rules, which may contain commas."""
 
 
@@ -83,6 +86,10 @@ class Settings(ModelOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Rules for calls that need your approval; they override `allow`."""
     deny: tuple[str, ...] = ()
     """Rules for calls that never run; they override all others."""
+    confine_harmless: bool = True
+    """Whether commands that run only because they were judged harmless are kept from writing and sockets."""
+    tool_limits: ProcessLimits = msgspec.field(default_factory=ProcessLimits)
+    """Limits for the processes of a tool call: `[tool_limits]`."""
     on_question: Literal["refuse", "wait"] = "refuse"
     """What to do with a call that needs approval when no person can answer: refuse it, or wait."""
     silence_limit: Annotated[float, msgspec.Meta(gt=0)] = 120.0

@@ -199,6 +199,8 @@ class CallContext:
         self.stopwatch = Stopwatch()
         self.answer: Any = None
         self.state: Any = None
+        self.confined = False
+        self.process_limits = harness.process_limits
 
     def output(self, text: str, stream: Literal["out", "err"] = "out") -> None:
         self._spool.write(text, stream)

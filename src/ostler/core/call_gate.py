@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -11,13 +11,20 @@ from ostler.core.call_context import results_in
 from ostler.core.harness import OpenSession
 from ostler.core.hooks import Allow, Ask, HookScope, PlannedCall, Refuse
 from ostler.core.json_schema import coerce
+from ostler.core.lazy import lazy_module
 from ostler.core.questions import NOBODY_TO_ASK, grants
 from ostler.core.run_state import CallState, StepState
 from ostler.core.tool import Tool
 from ostler.schema import events
 from ostler.schema.errors import InvalidArguments, StoreError, describe_error
 from ostler.schema.ids import blake2b
-from ostler.schema.outcomes import Failed, FinalOutcome, failed, ok
+from ostler.schema.messages import Text
+from ostler.schema.outcomes import Failed, FinalOutcome, Ok, failed, ok
+
+if TYPE_CHECKING:
+    from ostler.core import confinement
+else:
+    confinement = lazy_module("ostler.core.confinement")
 
 
 class ApprovedCall(msgspec.Struct, frozen=True):
@@ -31,6 +38,7 @@ class ApprovedCall(msgspec.Struct, frozen=True):
     answer: Any = None
     state: Any = None
     allowed_by: str = ""
+    confined: bool = False
 
 
 class CallGate:
@@ -85,16 +93,19 @@ class CallGate:
             if problem := await self._precheck(tool, validated):
                 return failed(problem)
             return self._question(call, obstacle, planned.arguments)
-        allowed_by = obstacle.by if isinstance(obstacle, Allow) else ""
-        return self._ready(tool, planned.arguments, validated, allowed_by)
+        return self._ready(tool, planned.arguments, validated, obstacle)
 
     def _ready(
-        self, tool: Tool, arguments: dict[str, Any], validated: Any, allowed_by: str = ""
+        self, tool: Tool, arguments: dict[str, Any], validated: Any, allowed: Allow | None = None
     ) -> ApprovedCall:
         scope, run, key = tool.spec.idempotent, self._journal.state.run, ""
         if scope != "no" and run is not None:
             key = idempotency_key(tool.spec.name, arguments, run.id if scope == "run" else "session")
-        return ApprovedCall(tool, arguments, validated, key, allowed_by=allowed_by)
+        if allowed is None:
+            return ApprovedCall(tool, arguments, validated, key)
+        confined = allowed.confined and self._harness.confine_harmless
+        confined = confined and confinement.confinement_status().is_active
+        return ApprovedCall(tool, arguments, validated, key, allowed_by=allowed.by, confined=confined)
 
     async def _precheck(self, tool: Tool, validated: Any) -> str:
         """Why the call would fail whatever the user answers: then there is no question."""
@@ -128,6 +139,8 @@ class CallGate:
             if not grants(asked, answered):
                 is_reason = isinstance(answered.answer, str) and answered.answer not in asked.question.choices
                 reason = answered.answer if is_reason else ""
+                if otherwise := asked.state.get("otherwise"):
+                    return not_repeated(otherwise, reason or "the user declined")
                 return failed(reason or "The user declined this call.", kind="call_refused")
             if asked.asked_by == "permission" and self._harness.remember is not None:
                 for event in self._harness.remember(asked, answered, self._journal.session):
@@ -155,6 +168,13 @@ class CallGate:
         if problem:
             return failed(f"the tool changed meanwhile: {problem}", kind="invalid_arguments")
         return ApprovedCall(tool, arguments, validated, "", answer, state)
+
+
+def not_repeated(otherwise: dict[str, Any], why: str) -> FinalOutcome:
+    """The first outcome of a call that nobody allowed to run again."""
+    outcome = msgspec.convert(otherwise, Ok | Failed)
+    note = Text(f"[not run again without the restriction: {why}]")
+    return msgspec.structs.replace(outcome, content=(*outcome.content, note))
 
 
 class _Before:

@@ -16,6 +16,7 @@ from ostler.core.context import Context
 from ostler.core.hooks import Hook, Hooks
 from ostler.core.journal import Journal
 from ostler.core.model import AbsentModel, Model, ReasoningLevel, ToolOffer, ToolOffers
+from ostler.core.processes import ProcessLimits
 from ostler.core.questions import Asker
 from ostler.core.tool import ResultLimits, Tool
 from ostler.schema.errors import OstlerError, UsageError
@@ -194,6 +195,10 @@ class Harness(msgspec.Struct):
     """Makes a model that a request names while the session is open."""
     silence_limit: float = SILENCE_LIMIT
     cwd: Path = field(default_factory=Path.cwd)
+    confine_harmless: bool = True
+    """Commands that were only judged harmless run confined, where the system can do that."""
+    process_limits: ProcessLimits = ProcessLimits()
+    """For the processes of each tool call."""
     asker: Asker | None = None
     wait_for_answers: bool = False
     """The run waits for an answer when there is no asker, instead of refusing the call."""

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ostler.core.processes import OwnedGroup, on_exit
+from ostler.core.processes import OwnedGroup, ProcessLimits, on_exit
 
 _WRITE_SIZE = 64 * 1024
 _READS_AT_EXIT = 64
@@ -60,7 +60,12 @@ class LineProcess(ABC):
     read_size = 64 * 1024
 
     def __init__(
-        self, command: Sequence[str], *, cwd: Path, environment: Mapping[str, str] | None = None
+        self,
+        command: Sequence[str],
+        *,
+        cwd: Path,
+        environment: Mapping[str, str] | None = None,
+        limits: ProcessLimits | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._splitter = LineSplitter(self.max_line)
@@ -70,7 +75,11 @@ class LineProcess(ABC):
         self.problem = ""
         """Why we killed it, if we did."""
         self.ended: asyncio.Future[int] = self._loop.create_future()
-        self._group = OwnedGroup(command, cwd=cwd, environment=environment, stdin=subprocess.PIPE)
+        self._group = OwnedGroup(
+            command, cwd=cwd, environment=environment, stdin=subprocess.PIPE, limits=limits
+        )
+        if self._group.limited:
+            self._group.limited.watch(self.kill)
         self.id = self._group.id
         child = self._group.process
         assert child.stdin and child.stdout and child.stderr

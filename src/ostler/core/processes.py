@@ -15,10 +15,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
+from ostler.core.lazy import lazy_module
 from ostler.schema.errors import OstlerError, UsageError
+
+if TYPE_CHECKING:
+    from ostler.core import process_limits
+    from ostler.core.confinement import Confinement
+    from ostler.core.process_limits import LimitedProcesses
+else:
+    process_limits = lazy_module("ostler.core.process_limits")
 
 SESSION_VARIABLE = "OSTLER_SESSION"
 
@@ -29,6 +38,21 @@ not recorded yet when we were killed. A call's id is unique only within its sess
 
 def process_environment(session: str, call: str) -> dict[str, str]:
     return {SESSION_VARIABLE: session, CALL_VARIABLE: call}
+
+
+class ProcessLimits(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """Limits for the processes of one tool call: `[tool_limits]`. 0 means no limit."""
+
+    processes: Annotated[int, msgspec.Meta(ge=0)] = 4096
+    """How many processes and threads a call may have at a time."""
+    memory_mb: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    """The memory of the call in a cgroup, otherwise of each process, in MB."""
+    cpu_seconds: Annotated[int, msgspec.Meta(ge=0)] = 12 * 3600
+    """CPU time of one process, in seconds."""
+    file_size_mb: Annotated[int, msgspec.Meta(ge=0)] = 64 * 1024
+    """The size of a file that a process writes, in MB."""
 
 
 class ProcessId(msgspec.Struct, frozen=True):
@@ -264,7 +288,7 @@ class OwnedGroup:
     """A child process that leads a process group of its own, which is killed when we die.
 
     As a context manager it kills the group at the end of the block. Raises `UsageError` when the program
-    cannot be started.
+    cannot be started. `confinement` is removed with it.
     """
 
     def __init__(
@@ -276,10 +300,15 @@ class OwnedGroup:
         stdout: int = subprocess.PIPE,
         stderr: int = subprocess.PIPE,
         environment: Mapping[str, str] | None = None,
+        limits: ProcessLimits | None = None,
+        confinement: Confinement | None = None,
     ) -> None:
         owner = OwnerPipe()
-        try:
-            self.process = subprocess.Popen(
+        if confinement:
+            environment = {**(os.environ if environment is None else environment), **confinement.environment}
+
+        def spawn(command: Sequence[str]) -> subprocess.Popen[bytes]:
+            return subprocess.Popen(
                 command,
                 cwd=cwd,
                 env=environment,
@@ -289,16 +318,27 @@ class OwnedGroup:
                 start_new_session=True,
                 pass_fds=(owner.child_end,),
             )
+
+        try:
+            self.process = confinement.start(spawn, command) if confinement else spawn(command)
         except BaseException as error:
             owner.close()
+            if confinement:
+                confinement.remove()
             if problem := _start_problem(error, command[0], cwd, environment):
                 raise UsageError(problem) from None
             raise
         self._owner = owner
+        self._confinement = confinement
         pipes = (self.process.stdin, self.process.stdout, self.process.stderr)
         self._pipes = [pipe for pipe in pipes if pipe]
         owner.attach(self.process.pid, *(pipe.fileno() for pipe in self._pipes))
         self.id = ProcessId.of(self.process.pid)
+        self.limited: LimitedProcesses | None = None
+        if limits is not None and sys.platform == "linux":
+            call = (environment or {}).get(CALL_VARIABLE, "")
+            mark = f"{CALL_VARIABLE}={call}" if call else ""
+            self.limited = process_limits.LimitedProcesses(self.id, limits, mark)
 
     def __enter__(self) -> subprocess.Popen[bytes]:
         return self.process
@@ -314,7 +354,11 @@ class OwnedGroup:
 
     def close(self) -> None:
         """Closes our pipes, the owner's included: on Linux that kills what is left of the group."""
+        if self.limited:
+            self.limited.close()
         self._owner.close()
+        if self._confinement:
+            self._confinement.remove()
         for pipe in self._pipes:
             with suppress(BrokenPipeError):  # data that it did not read
                 pipe.close()

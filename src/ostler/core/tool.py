@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
 import msgspec
 
 from ostler.core.cancellation import CancelToken
-from ostler.core.processes import ProcessId
+from ostler.core.processes import ProcessId, ProcessLimits
 from ostler.schema.events import Event, TodoItem, ToolResultFact
 from ostler.schema.facts import Fact
 from ostler.schema.messages import File, Image, PlainBlock, Text, as_content, text_of
@@ -80,6 +80,9 @@ class ToolContext(Protocol):
     answer: Any
     """The user's answer, if a tool that `resumes` is called again; `state` is what it returned before."""
     state: Any
+    confined: bool
+    """The call was only judged harmless: what it starts must run confined."""
+    process_limits: ProcessLimits
 
     def output(self, text: str, stream: Literal["out", "err"] = "out") -> None:
         """Shows output live and stores it. A crash loses at most the last fraction of a second. If the

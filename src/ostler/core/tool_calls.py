@@ -8,7 +8,7 @@ import msgspec
 
 from ostler.core.budget import Budget
 from ostler.core.call_context import CallContext, OutputSpool, bounded, cut_short, replace_surrogates
-from ostler.core.call_gate import ApprovedCall, CallGate
+from ostler.core.call_gate import ApprovedCall, CallGate, not_repeated
 from ostler.core.cancellation import CancelToken, run_with_timeout
 from ostler.core.children import ChildResult, ChildWaits, child_session, record_child_end
 from ostler.core.harness import OpenSession
@@ -139,6 +139,7 @@ class ToolRunner:
             key=ready.key,
             child=child_session(self._journal.session, called.call, 1) if spec.reattaches else "",
             allowed_by=ready.allowed_by,
+            confined=ready.confined,
         )
         self._journal.record(started)
         return True
@@ -205,7 +206,7 @@ class ToolRunner:
         called, token, now_ms = call.called, self._token(call), self._journal.world.now_ms
         spool = OutputSpool(self._journal, called.call)
         context = CallContext(self._session, self._budget, call, step.number, spool, token)
-        context.answer, context.state = ready.answer, ready.state
+        context.answer, context.state, context.confined = ready.answer, ready.state, ready.confined
         start, timeout = now_ms(), ready.tool.spec.timeout
         running = _outcome_of(ready.tool, ready, context)
         span = self._harness.start_span("tool_call", tool=called.name, call=called.call, step=step.number)
@@ -230,7 +231,7 @@ class ToolRunner:
         self, call: CallState, outcome: Outcome, spool: OutputSpool, duration: int
     ) -> None:
         if isinstance(outcome, NeedUser):
-            await spool.close(sent=spool.size)
+            await spool.close(sent=0 if outcome.otherwise else spool.size)
             await self._need_user(call, outcome, duration)
         elif isinstance(outcome, Pending):
             await spool.close(sent=spool.size)
@@ -246,15 +247,19 @@ class ToolRunner:
 
     async def _need_user(self, call: CallState, outcome: NeedUser, duration: int) -> None:
         asker = self._harness.asker
+        otherwise = msgspec.to_builtins(_storable(outcome.otherwise)) if outcome.otherwise else None
         if asker is None and not self._harness.wait_for_answers:
-            await self.record_result(call, failed(NOBODY_TO_ASK, kind="call_refused"), None, duration)
+            refusal: FinalOutcome = failed(NOBODY_TO_ASK, kind="call_refused")
+            if otherwise:
+                refusal = not_repeated(otherwise, "there is nobody to ask")
+            await self.record_result(call, refusal, None, duration)
             return
         asked = events.QuestionAsked(
             id=self._journal.world.new_id("q"),
             question=outcome.question,
             call=call.called.call,
-            asked_by="tool",
-            state=outcome.state,
+            asked_by="permission" if otherwise else "tool",
+            state={"arguments": call.arguments, "otherwise": otherwise} if otherwise else outcome.state,
             resume=outcome.resume,
         )
         if problem := storage_problem(asked):

@@ -71,7 +71,8 @@ def permission_hook(
             return Allow(by_profile(profile))
         judgement = _judge(profile, applying, cwd).judge(planned.name, planned.kind, planned.arguments)
         if judgement.verdict == "allow":
-            return Allow(preview_line(judgement.reason))
+            confined = planned.name == "bash" and judgement.is_harmless
+            return Allow(preview_line(judgement.reason), confined=confined)
         if judgement.verdict == "refuse":
             return Refuse(judgement.reason)
         return Ask(_question(planned, judgement, cwd, scopes), by="permission")

@@ -5,6 +5,7 @@ A command is judged part by part: it is allowed only if every part is, and denie
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -48,6 +49,8 @@ class Finding(msgspec.Struct, frozen=True):
     why: str = ""
     subject: Command | Path | str | None = None
     """What a rule that allows it would name; None if no rule can."""
+    harmless: bool = False
+    """It is allowed only because it was judged harmless: not by a rule, and it writes nothing."""
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -56,6 +59,11 @@ class Judgement(msgspec.Struct, frozen=True):
     """The findings with this verdict."""
     is_whole: bool = True
     """The findings are about the whole call, not about parts of it."""
+
+    @property
+    def is_harmless(self) -> bool:
+        """Every part is allowed only because it was judged harmless."""
+        return self.verdict == "allow" and bool(self.findings) and all(one.harmless for one in self.findings)
 
     @property
     def reason(self) -> str:
@@ -176,7 +184,8 @@ class Judge:
             finding = general or self._by_profile(kind, "", None)
             # Only a profile that refuses all commands refuses one that runs no program.
             is_needed = general or finding.verdict == "refuse"
-            findings.append(finding if is_needed else Finding("allow", why="it runs no program"))
+            nothing = Finding("allow", why="it runs no program", harmless=True)
+            findings.append(finding if is_needed else nothing)
         return _weighed(findings, parts=len(parsed.parts))
 
     def _judge_part(self, tool: str, kind: ToolKind, part: Part, parsed: ParsedCommand) -> Finding:
@@ -192,7 +201,11 @@ class Judge:
         name: str = "write" if writes else "read"
         file_kind: ToolKind = "edit" if writes else "read"
         finding = self._by_rules(name, file_kind, part.source, self._path_matcher(path), tool)
-        return finding or self._judge_path(name, file_kind, path, part.source)
+        if finding is None:
+            finding = self._judge_path(name, file_kind, path, part.source)
+            if not writes or str(path) == os.devnull:
+                return msgspec.structs.replace(finding, harmless=True)
+        return finding
 
     def _judge_unclear(self, tool: str, kind: ToolKind, part: Unparsed) -> Finding:
         rules = (rule for effect in EFFECTS for rule in self._rules[effect])
@@ -211,7 +224,7 @@ class Judge:
         if only_reads and (denied := self._judge_reads(part, folder)):
             return denied
         if finding or part.only_restricts:
-            return finding or Finding("allow", part.source)
+            return finding or Finding("allow", part.source, harmless=True)
         if self._profile == "full":
             return self._by_profile(kind, part.source, part)
         if words[0] == "cd" and self._allow_reads:
@@ -220,7 +233,7 @@ class Judge:
             if words[0] == "git" and not self._is_in_same_repository(folder):
                 why = f"it is uncertain which repository git would use{_in(part.source)}"
                 return Finding("ask", part.source, why, part)
-            return Finding("allow", part.source, f"{by_profile(self._profile)}, it only reads")
+            return Finding("allow", part.source, f"{by_profile(self._profile)}, it only reads", harmless=True)
         return self._by_profile(kind, part.source, part)
 
     def _is_in_same_repository(self, folder: Path | None) -> bool:
@@ -235,7 +248,7 @@ class Judge:
         if target and not target.startswith("-"):
             path = self._absolute(target, self._cwd).resolve()
             if path.is_relative_to(self._cwd.resolve()):
-                return Finding("allow", part.source, by_profile(self._profile))
+                return Finding("allow", part.source, by_profile(self._profile), harmless=True)
         why = f"permissions are {self._profile}: {part.source} leaves the working directory"
         return Finding("ask", part.source, why, part)
 

@@ -23,12 +23,14 @@ SENSITIVE = frozenset(
         "api_key",
         "audit",
         "base_url",
+        "confine_harmless",
         "extensions",
         "gguf",
         "key_command",
         "options",
         "providers",
         "terminal_agents",
+        "tool_limits",
     }
 )
 """Settings that direct requests and keys, run commands, skip questions, load code or write files."""

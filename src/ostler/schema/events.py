@@ -257,6 +257,7 @@ class ToolStarted(Record, frozen=True):
     """The session of the child run behind this call."""
     allowed_by: str = ""
     """The rule or the profile that permitted it."""
+    confined: bool = False  # it can neither write files nor open sockets
 
 
 class ChildStarted(Record, frozen=True):

@@ -68,6 +68,8 @@ class NeedUser(msgspec.Struct, frozen=True, tag_field="status", tag="need_user",
     question: Question
     state: Any = None
     resume: ResumeStrategy = ""
+    otherwise: Ok | Failed | None = None
+    """The question is whether to run the call again, without its restrictions; this is the outcome if not."""
 
 
 class Pending(msgspec.Struct, frozen=True, tag_field="status", tag="pending", omit_defaults=True):

@@ -22,7 +22,7 @@ from ostler.core.children import ChildRequest, ChildResult
 from ostler.core.context import Count
 from ostler.core.json_schema import coerce
 from ostler.core.model import ToolOffer
-from ostler.core.processes import ProcessId
+from ostler.core.processes import ProcessId, ProcessLimits
 from ostler.core.tool import Tool, as_outcome
 from ostler.schema.errors import CallRefused, NotFound, OstlerError, kind_of
 from ostler.schema.events import Event, TodoItem, ToolResultFact
@@ -66,6 +66,8 @@ class FakeToolContext:
         self.children: list[ChildRequest] = []
         self.answer: Any = None
         self.state: Any = None
+        self.confined = False
+        self.process_limits = ProcessLimits()
         self.outputs: list[tuple[Literal["out", "err"], str]] = []
         self.processes: list[ProcessId] = []
         self.questions: list[Question] = []

@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import re
 import signal
 import time
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
 from ostler.core.function_tool import validate_arguments
 from ostler.core.json_schema import schema_of
+from ostler.core.lazy import lazy_module
 from ostler.core.processes import find_program
 from ostler.core.tool import ToolContext, ToolSpec
-from ostler.schema.outcomes import Failed, FailureKind, Ok, failed, ok
+from ostler.schema.messages import Text, text_of
+from ostler.schema.outcomes import Failed, FailureKind, NeedUser, Ok, Question, failed, ok
 from ostler.tools.child_process import child_process, keep_in_background
 from ostler.tools.truncation import Tail, TruncatedText, byte_length, size_text
+
+if TYPE_CHECKING:
+    from ostler.core import confinement
+else:
+    confinement = lazy_module("ostler.core.confinement")
 
 DEFAULT_TIMEOUT = 120.0
 MAX_TIMEOUT = 600.0
 _HEADER_ROOM = 300
+_REASON_LENGTH = 200
 
 
 class BashArguments(msgspec.Struct, frozen=True):
@@ -59,30 +68,38 @@ class BashTool:
     def validate(self, arguments: dict[str, Any]) -> BashArguments:
         return validate_arguments(arguments, BashArguments, self.spec.name)
 
-    async def run(self, arguments: BashArguments, context: ToolContext) -> Ok | Failed:
+    async def run(self, arguments: BashArguments, context: ToolContext) -> Ok | Failed | NeedUser:
         timeout = min(arguments.timeout or self._default_timeout, self._max_timeout)
         output = _Output(context)
         timed_out = False
         began = time.monotonic()
         shell = [find_program("bash") or "sh", "-c", arguments.command]
-        async with child_process(shell, context=context, cwd=context.cwd, on_output=output.take) as child:
+        confined = confinement.new_confinement() if context.confined else None
+        async with child_process(
+            shell, context=context, cwd=context.cwd, on_output=output.take, confinement=confined
+        ) as child:
             try:
                 async with asyncio.timeout(timeout):
                     await child.wait()
             except TimeoutError:
                 timed_out = True
                 await child.end()
-            left_running = child.is_running
+            exceeded = child.exceeded
+            left_running = not exceeded and child.is_running
             if left_running:
                 keep_in_background(context.memory, child)
         output.finish()
-        return _outcome(
+        outcome = _outcome(
             output,
             context.call,
             child.returncode,
             timed_out=f"timed out after {timeout:g} s" if timed_out else "",
+            exceeded=f"ended, because {exceeded}" if exceeded else "",
             details={"duration_ms": round((time.monotonic() - began) * 1000), "left_running": left_running},
         )
+        if confined and isinstance(outcome, Failed) and not timed_out and not exceeded:
+            return _refused_access(outcome, arguments) or outcome
+        return outcome
 
 
 bash = BashTool()
@@ -113,7 +130,13 @@ class _Output:
 
 
 def _outcome(
-    output: _Output, call: str, returncode: int | None, *, timed_out: str, details: dict[str, Any]
+    output: _Output,
+    call: str,
+    returncode: int | None,
+    *,
+    timed_out: str,
+    exceeded: str,
+    details: dict[str, Any],
 ) -> Ok | Failed:
     code = returncode or 0
     result = output.tail.truncated()
@@ -126,13 +149,35 @@ def _outcome(
         "bytes": output.bytes,
     }
     text = _text(result, output, call)
-    if not code and not timed_out:
+    if not code and not timed_out and not exceeded:
         return ok(text or "(no output)", details=details, summary="exit code 0")
-    reason = timed_out or (f"ended by {details['signal']}" if code < 0 else f"exit code {code}")
+    reason = exceeded or timed_out or (f"ended by {details['signal']}" if code < 0 else f"exit code {code}")
     text = text or "(no output)"
     separator = "" if text.endswith("\n") else "\n"
     kind: FailureKind = "tool_timed_out" if timed_out else "tool_failed"
     return failed(f"{text}{separator}[{reason}]", kind=kind, details=details, summary=reason)
+
+
+_REFUSED_ACCESS = re.compile(r".*(permission denied|operation not permitted|read-only file system).*", re.I)
+
+
+def _refused_access(outcome: Failed, arguments: BashArguments) -> NeedUser | None:
+    """Asks whether to run a confined command again, if its output names a refused access."""
+    found = _REFUSED_ACCESS.search(text_of(outcome.content))
+    if found is None:
+        return None
+    note = "[It ran without the right to write files or use the network, because nobody was asked about it.]"
+    details = {**(outcome.details or {}), "confined": True}
+    otherwise = msgspec.structs.replace(outcome, content=(*outcome.content, Text(note)), details=details)
+    question = Question(
+        text=f"Run again without the restriction: {arguments.command}",
+        kind="permission",
+        choices=("yes", "no"),
+        details={"tool": "bash", "arguments": msgspec.to_builtins(arguments)},
+        reason="it ran without the right to write files or use the network, and failed: "
+        f"{found[0].strip()[:_REASON_LENGTH]}",
+    )
+    return NeedUser(question, otherwise=otherwise)
 
 
 def _text(truncated: TruncatedText, output: _Output, call: str) -> str:

@@ -15,11 +15,24 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ostler.core.processes import OwnedGroup, kill_processes_of, on_exit, process_environment
+from ostler.core.lazy import lazy_module
+from ostler.core.processes import (
+    OwnedGroup,
+    ProcessLimits,
+    kill_processes_of,
+    on_exit,
+    process_environment,
+)
 from ostler.core.tool import ToolContext
 from ostler.schema.errors import ToolFailed, UsageError
+
+if TYPE_CHECKING:
+    from ostler.core import process_limits
+    from ostler.core.confinement import Confinement
+else:
+    process_limits = lazy_module("ostler.core.process_limits")
 
 READ_SIZE = 64 * 1024
 GRACE = 3.0
@@ -31,10 +44,23 @@ _MAX_DRAIN = 1.0
 
 @asynccontextmanager
 async def child_process(
-    command: Sequence[str], *, context: ToolContext, cwd: Path, on_output: Callable[[bytes], None]
+    command: Sequence[str],
+    *,
+    context: ToolContext,
+    cwd: Path,
+    on_output: Callable[[bytes], None],
+    confinement: Confinement | None = None,
 ) -> AsyncIterator[ChildProcess]:
     """Runs a command. If an exception leaves the block, the whole process group is ended first."""
-    child = ChildProcess(command, session=context.session, call=context.call, cwd=cwd, on_output=on_output)
+    child = ChildProcess(
+        command,
+        session=context.session,
+        call=context.call,
+        cwd=cwd,
+        on_output=on_output,
+        limits=context.process_limits,
+        confinement=confinement,
+    )
     try:
         await context.own_process(child.id)
         yield child
@@ -57,6 +83,8 @@ class ChildProcess:
         call: str,
         cwd: Path,
         on_output: Callable[[bytes], None],
+        limits: ProcessLimits | None = None,
+        confinement: Confinement | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._session = session
@@ -71,7 +99,15 @@ class ChildProcess:
         try:
             os.set_blocking(self._output, False)
             environment = {**os.environ, **process_environment(session, call)}
-            self._group = OwnedGroup(command, cwd=cwd, stdout=output, stderr=output, environment=environment)
+            self._group = OwnedGroup(
+                command,
+                cwd=cwd,
+                stdout=output,
+                stderr=output,
+                environment=environment,
+                limits=limits,
+                confinement=confinement,
+            )
         except BaseException as error:
             os.close(self._output)
             if isinstance(error, UsageError):
@@ -82,6 +118,9 @@ class ChildProcess:
         self._child, self.id = self._group.process, self._group.id
         self._loop.add_reader(self._output, self._read)
         self._unwatch = on_exit(self.id.pid, self._reap)
+        self._limits, self._exceeded = limits, ""
+        if self._group.limited:
+            self._group.limited.watch(self._take_exceeded)
 
     @property
     def returncode(self) -> int | None:
@@ -92,6 +131,16 @@ class ChildProcess:
     def is_running(self) -> bool:
         """Whether something that the command started is still running."""
         return not self._output_ended.done() or group_is_alive(self.id.pid)
+
+    @property
+    def exceeded(self) -> str:
+        """The limit that ended it, in words; empty if none did."""
+        if self._exceeded or self._limits is None:
+            return self._exceeded
+        code = self.returncode or 0
+        number = -code if code < 0 else code - 128  # as a shell reports it
+        together = self._group.limited.exceeded() if code and self._group.limited else ""
+        return together or process_limits.signal_reason(number, self._limits)
 
     async def wait(self) -> None:
         """Waits until the command itself has exited; raises what `on_output` raised. Its background processes
@@ -104,7 +153,9 @@ class ChildProcess:
             before = self._bytes_read
             await asyncio.wait([self._output_ended], timeout=_IDLE_WAIT)
             if self._bytes_read == before:
-                return
+                break
+        if self._group.limited and self.is_running:
+            await self._group.limited.until_steady(_IDLE_WAIT)
 
     async def end(self) -> None:
         """Terminates the group, and kills it after a grace period. A cancellation skips the waiting."""
@@ -135,6 +186,9 @@ class ChildProcess:
     def close_unless_kept(self) -> None:
         if not self._is_kept:
             self.close()
+
+    def _take_exceeded(self, reason: str) -> None:
+        self._exceeded = reason
 
     def _reap(self) -> None:
         self._child.wait()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from ostler.core import line_process
 from ostler.core.line_process import LineSplitter
+from ostler.core.processes import ProcessLimits
 from ostler.extensions.protocol import client, frames, process
 from ostler.extensions.protocol.client import Limits
 from ostler.extensions.protocol.process import FellBehind, Outbox
@@ -62,6 +64,15 @@ async def test_an_extension_with_a_bad_handshake_has_failed(
     assert extension.status == "failed"
     assert problem in extension.problem
     assert "\n" not in extension.problem
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux has prlimit")
+async def test_an_extension_that_starts_too_many_processes_is_ended(tmp_path: Path) -> None:
+    script = "for _ in range(6): os.fork()\ntime.sleep(60)"
+    limits = Limits(hello=WAIT, processes=ProcessLimits(processes=40))
+    extension = await load_process_extension(written(tmp_path, script), "user", limits=limits)
+    assert extension.status == "failed"
+    assert "it started more than 40 processes (tool_limits.processes)" in extension.problem
 
 
 async def test_extensions_are_started_concurrently(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from ostler.context.files import Unusable, entries_in
 from ostler.core.lazy import lazy_module
+from ostler.core.processes import ProcessLimits
 from ostler.extensions import idle_host
 from ostler.extensions.idle_host import INSTALLED, own_extensions, places, project_extensions
 from ostler.schema.errors import UsageError
@@ -47,6 +48,8 @@ class ExtensionSearch(msgspec.Struct, frozen=True):
     """Also search the default folders, and use the configured ones."""
     trusts: bool = False
     """Trust extensions of projects without a review."""
+    process_limits: ProcessLimits = ProcessLimits()
+    """For the processes of extensions in other languages."""
 
     @property
     def places(self) -> tuple[Path, ...]:

@@ -79,6 +79,8 @@ class ExtensionLoader:
                 new[one.name] = self._untrusted(one, before)
             else:
                 new[one.name] = fresh[one.name] = _version(one, trusted.get(one))
+        for version in fresh.values():
+            version.process_limits = self.search.process_limits
         await _load(fresh.values())
         for name, version in fresh.items():
             new[name] = await self._loaded_or_old(version, old.get(name))

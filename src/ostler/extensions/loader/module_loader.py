@@ -24,6 +24,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ostler.core.lazy import lazy_module
+from ostler.core.processes import ProcessLimits
 from ostler.extensions.api import ExtensionAPI
 from ostler.extensions.executor import ExtensionError, call_within, place_of, with_location
 from ostler.extensions.extension import Extension
@@ -33,11 +34,13 @@ from ostler.schema.errors import OstlerError
 from ostler.store.paths import project_folder
 
 if TYPE_CHECKING:
+    from ostler.extensions.protocol import client as client_module
     from ostler.extensions.protocol import process as process_module
     from ostler.extensions.protocol import process_extension as process_extension_module
 else:
     process_module = lazy_module("ostler.extensions.protocol.process")
     process_extension_module = lazy_module("ostler.extensions.protocol.process_extension")
+    client_module = lazy_module("ostler.extensions.protocol.client")
 
 _numbers = count(1)
 
@@ -164,6 +167,7 @@ class LoadedVersion:
     def __init__(self, candidate: DiscoveredExtension, code: CodeFiles) -> None:
         self.candidate = candidate
         self.code = code
+        self.process_limits = ProcessLimits()
         self.extension = Extension(
             candidate.name, candidate.origin, candidate.path, version=candidate.version
         )
@@ -199,7 +203,8 @@ class LoadedVersion:
             if path := process_module.named_outside(manifest, folder, project_folder(project)):
                 raise ExtensionError(f"it names {path}, which is not in its folder")
         load_process = process_extension_module.load_process_extension
-        self.extension = await load_process(folder, self.candidate.origin, check=self._check)
+        limits = client_module.Limits(processes=self.process_limits)
+        self.extension = await load_process(folder, self.candidate.origin, limits=limits, check=self._check)
 
     def _check(self) -> None:
         """Called before each start of its process, which runs the present files."""

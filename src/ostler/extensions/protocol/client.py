@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ostler import __version__
+from ostler.core.processes import ProcessLimits
 from ostler.extensions.executor import ExtensionError
 from ostler.extensions.protocol import frames
 from ostler.extensions.protocol.frames import MAX_LINE, MalformedFrame, Sent, line_of, read_frame
@@ -20,7 +21,7 @@ from ostler.store.paths import state_folder
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Time limits in seconds, and the number of restarts."""
+    """Time limits in seconds, the number of restarts, and the limits of the process."""
 
     hello: float = 5.0
     silence: float = 0.25
@@ -34,6 +35,7 @@ class Limits(msgspec.Struct, frozen=True):
     restarts: int = 5
     """In a row, without `steady` seconds of running between them."""
     steady: float = 60.0
+    processes: ProcessLimits = ProcessLimits()
 
 
 Answer = TypeVar("Answer", bound=frames.Received)
@@ -121,7 +123,13 @@ class Client:
         loop = asyncio.get_running_loop()
         self._hello, self._ready = loop.create_future(), loop.create_future()
         command, folder = command_of(self._manifest, self._folder), self._folder
-        process = ExtensionProcess(command, folder, on_line=self._take, on_stderr=self.log.write)
+        process = ExtensionProcess(
+            command,
+            folder,
+            on_line=self._take,
+            on_stderr=self.log.write,
+            limits=self.limits.processes,
+        )
         self._process = process
         try:
             await _first_of(self._hello, process.ended, self.limits.hello)

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from ostler.core.line_process import LineProcess
-from ostler.core.processes import describe_exit
+from ostler.core.processes import ProcessLimits, describe_exit
 from ostler.extensions.protocol.frames import MAX_LINE, Gap, Shutdown, line_of
 from ostler.schema.errors import ConfigurationError, UsageError
 
@@ -97,12 +97,13 @@ class ExtensionProcess(LineProcess):
         *,
         on_line: Callable[[bytes | None], None],
         on_stderr: Callable[[bytes], None],
+        limits: ProcessLimits | None = None,
     ) -> None:
         self._on_line = on_line
         self._on_stderr = on_stderr
         self._outbox = Outbox()
         try:
-            super().__init__(command, cwd=cwd)
+            super().__init__(command, cwd=cwd, limits=limits)
         except UsageError as error:
             raise ConfigurationError(error.message) from None
 
