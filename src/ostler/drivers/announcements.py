@@ -7,7 +7,8 @@ from typing import Literal
 
 Announced = Literal["", "working", "asking", "idle"]
 
-_SEQUENCE = re.compile(rb"\x1b\]([^\x07\x1b\x9c]*)(?:\x07|\x1b\\|\x9c)")
+# The end as one byte (9C) is no end here: it is part of characters such as the first of Claude's titles.
+_SEQUENCE = re.compile(rb"\x1b\]([^\x07\x1b]*)(?:\x07|\x1b\\)")
 _LONGEST = 4096
 _TITLES = (b"0", b"2")
 _STATE = b"7501"

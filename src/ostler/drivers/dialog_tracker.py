@@ -45,6 +45,8 @@ class DialogAnswer:
         self._prefix = b"\x1bO" if cursor_keys else b"\x1b["
         self._moves = 2 * len(dialog.choices)
         self._awaits: tuple[int, str] | None = None
+        self._at: tuple[int, int] | None = None
+        """What was marked, and where, when Enter was pressed."""
         self._entered = False
         self._deadline = now
         if choice < 0:
@@ -54,8 +56,10 @@ class DialogAnswer:
         if shown is None or not shown.is_same(self.dialog):
             return self._end("" if self._entered else GONE)
         if self._entered:
-            return self._end(_STILL_OPEN) if now >= self._deadline else b""
+            is_next = self._at is not None and self._at != (shown.marked, shown.row)  # the same is asked again
+            return self._end("" if is_next else _STILL_OPEN) if is_next or now >= self._deadline else b""
         if self._is_selected(shown):
+            self._at = (shown.marked, shown.row)
             return self._press(now, _ENTER, is_last=True)
         if self._awaits == (shown.marked, shown.typed):  # the last key has no effect yet
             return self._end(_NOT_SELECTED) if now >= self._deadline else b""
@@ -170,8 +174,9 @@ class DialogTracker:
 
     @property
     def _expects_box(self) -> bool:
-        is_known = has_known_box(self._agent_type) and self._agent_type != "custom"
-        return is_known or self._has_shown_box
+        if self._agent_type == "custom":  # where a pattern is named, its prompt may look otherwise
+            return self._has_shown_box and self._box is None
+        return has_known_box(self._agent_type)
 
     def _shows_box(self, screen: str) -> bool:
         if self._box is not None and self._agent_type != "custom" and self._box.search(screen):

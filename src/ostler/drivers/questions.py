@@ -235,7 +235,8 @@ _QUESTION_EVENTS = ("question_asked", "question_answered")
 class ForwardedQuestions:
     """Forwards a child's questions to the front end of the parent run; any other can answer in the child.
 
-    - The first answer wins. If there is no one to ask, the question is declined.
+    - The first answer wins. If there is no one to ask, the question is declined; a dialog on its screen stays
+      open then, and the model gets the screen.
     - While a question is open, the agent's time limit is paused.
     """
 
@@ -250,12 +251,17 @@ class ForwardedQuestions:
             if not isinstance(item, Fact) or item.type not in _QUESTION_EVENTS:
                 continue
             match item.event:
-                case QuestionAsked(id=question) as asked:
-                    self.stopwatch.pause()
-                    self._open[question] = asyncio.ensure_future(self._forward(asked))
+                case QuestionAsked() as asked:
+                    self.forward(asked)
                 case QuestionAnswered(id=question) if task := self._open.pop(question, None):
                     task.cancel()
                     self.stopwatch.resume()
+
+    def forward(self, asked: QuestionAsked) -> None:
+        is_dialog = not asked.call
+        if not (is_dialog and self._context.harness.asker is None):
+            self.stopwatch.pause()
+            self._open[asked.id] = asyncio.ensure_future(self._forward(asked))
 
     def close(self) -> None:
         for task in self._open.values():

@@ -132,12 +132,11 @@ class AgentSession:
     @property
     def status(self) -> Status:
         """`stable`: it waits for the next message, and its last answer is a fact. `asking`: for an answer."""
-        status = self.driver.status
         if self.questions.are_open:
             return "asking"
-        if status == "stable" and (self._sent or self._inbox.next_prompt):
-            return "changing"
-        return status
+        status = self.driver.status
+        is_unrecorded = status == "stable" and (self._sent or self._inbox.next_prompt)
+        return "changing" if is_unrecorded or status == "asking" else status
 
     @property
     def messages(self) -> tuple[AgentMessage, ...]:
