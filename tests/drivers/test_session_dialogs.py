@@ -127,7 +127,7 @@ async def test_keys_in_the_agents_terminal_withdraw_the_question(vendor: str, tm
         assert recorded.outcome == "withdrawn"
         assert len(chosen(agent)) == 1
         await agent.ask("hello")
-        assert agent.texts[-1].endswith("you said: hello")
+        assert "you said: hello" in agent.session.screen_text
 
 
 async def test_moving_the_mark_with_keys_keeps_the_question(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ async def test_an_agent_that_starts_with_a_dialog_gets_its_prompt_after_the_answ
         await answer(agent, answer=CHOICES[vendor][0])
         await agent.until(lambda: "run_ended" in agent.types)
         assert chosen(agent) == [CHOICES[vendor][0]]
-        assert "you said: hello" in agent.texts[-1]
+        assert "you said: hello" in agent.session.screen_text
 
 
 async def test_a_prompt_that_waited_before_the_dialog_is_sent_after_it(tmp_path: Path) -> None:

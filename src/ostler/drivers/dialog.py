@@ -28,6 +28,7 @@ _HEADS = tuple(f"{' ' * indent}{corner}" for indent in (0, 1) for corner in "╭
 _FEET = tuple(f"{' ' * indent}{corner}" for indent in (0, 1) for corner in "╰└┗╚")
 _LETTERS = re.compile(r"((?:\(\w\)[\w' ]+/)+\(\w\)[\w' ]+?)\s*(?:\[[^\]]*\])?\s*[:?]\s*(\S*)\s*$")
 _WORDS = re.compile(r"[\[(]((?:[A-Za-z]{1,6}/){1,5}[A-Za-z]{1,6})[\])]\s*[:?>]?\s*(\S*)\s*$")
+_Q_PROMPT = re.compile(r"[^>]{0,40}> ?(\S*)")
 _BUTTON = re.compile(r"\S+(?: \S+)*")
 _HINT = re.compile(r"^(?:ctrl|alt|shift|tab|esc|enter|return|space|[⇆↑↓←→↔⏎])", re.IGNORECASE)
 _COLOUR = re.compile(r"\x1b\[([\d;:]*)m")
@@ -274,8 +275,9 @@ def _background(parameters: str, colour: str) -> str:
 
 def _typed(agent_type: str, lines: Sequence[str]) -> Dialog | None:
     """Aider's `(Y)es/(N)o [Yes]:`, and `[y/n]` at the end of the last line."""
-    at = len(lines) - 1
-    if agent_type == "amazonq" and lines[at].strip().endswith(">"):  # its prompt is below the question
+    at, typed = len(lines) - 1, ""
+    if agent_type == "amazonq" and (prompt := _Q_PROMPT.fullmatch(lines[at].strip())):
+        typed = prompt[1]  # below the question
         at = next((row for row in range(at - 1, -1, -1) if lines[row].strip()), at)
     line = lines[at]
     if found := _LETTERS.search(line):
@@ -288,7 +290,7 @@ def _typed(agent_type: str, lines: Sequence[str]) -> Dialog | None:
     else:
         return None
     asked = [*lines[:at], line[: found.start(2)].rstrip()]
-    return Dialog("typed", _text_above(asked, len(asked)), choices, typed=found[2])
+    return Dialog("typed", _text_above(asked, len(asked)), choices, typed=found[2] or typed)
 
 
 # --- its text ---------------------------------------------------------------------------------------

@@ -143,14 +143,14 @@ class DialogTracker:
             self._find(screen, drawn, is_long=is_long, is_expected=is_announced or self.is_missing_box)
         return b"", None
 
-    def wants_look_at(self, since: float) -> list[float]:
+    def wants_look_at(self, since: float, last_look: float) -> list[float]:
+        """When to look at a screen that is unchanged since then."""
         if self.answer is not None:
             return [self.answer.wants]
-        if self.open is not None:
+        if self.open is not None or not (self.announced == "asking" or self.is_missing_box):
             return []
-        if self.announced == "asking":
-            return [since + self._timing.announced_dialog, since + self._timing.unreadable_dialog]
-        return [since + self._timing.unreadable_dialog] if self.is_missing_box else []
+        times = (since + self._timing.announced_dialog, since + self._timing.unreadable_dialog)
+        return [time for time in times if time > last_look]
 
     def refuses_text(self, screen: str) -> bool:
         """Whether text typed on this screen would not go into an input box. Read right before it is typed."""

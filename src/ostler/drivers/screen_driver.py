@@ -101,6 +101,9 @@ class ScreenDriver(Driver):
         agent_type = self.tracker.agent_type
         key = _CTRL_C if agent_type in _CTRL_C_STOPS else _ESCAPE
         self.press(key)
+        if dialog := self.tracker.dialog:
+            self.tracker.choose(self._loop.time(), dialog.number, -1)
+            self._look_when_wanted()
         if agent_type in _NEEDS_KEY_TWICE:
             self._loop.call_later(_BETWEEN_KEYS, self._type, key)
 
@@ -110,9 +113,10 @@ class ScreenDriver(Driver):
 
     def answer_dialog(self, number: int, choice: int) -> None:
         self._require_life()
-        self.tracker.choose(self._loop.time(), number, choice, self.screen.modes().cursor_keys)
         if choice < 0:
             self.cancel()
+            return
+        self.tracker.choose(self._loop.time(), number, choice, self.screen.modes().cursor_keys)
         self._look_when_wanted()
 
     def resize(self, columns: int, rows: int) -> None:

@@ -227,10 +227,8 @@ class AgentSession:
         return sent is not None and sent.request == request and not sent.confirmed.done()
 
     def press(self, keys: bytes) -> None:
-        """Sends keys as a keyboard does, at any time; they are never stored. Raises `SessionBusy`.
-
-        Without a terminal only escape, which interrupts: keys never become a message.
-        """
+        """Sends keys as a keyboard does, at any time; they are never stored. Raises `SessionBusy`. Without a
+        terminal only escape, which interrupts: keys never become a message."""
         if self.driver.screen is None and keys == _ESCAPE:
             self.interrupt()
         else:
@@ -380,6 +378,7 @@ class AgentSession:
             await close_interrupted_run(self.journal)  # the driver may not have ended its turn
         else:
             self._screen_facts.record(self.messages)
+            self.questions.withdraw()
             if (sent := self._sent) is not None and sent.message:
                 sent.confirm(OstlerError(STOPPED))
                 await self._end_run(OstlerError(reason))

@@ -261,7 +261,7 @@ class Tracker:
             times.append(self._unchanged_since + self.timing.stability)
         if not self.ready and self._ready_after is not None:
             times.append(self._unchanged_since + self._ready_after)
-        times += self._dialogs.wants_look_at(self._unchanged_since)
+        times += self._dialogs.wants_look_at(self._unchanged_since, self._last_look)
         if self._delivery:
             times.append(self._delivery.wants)
         elif self._queued and self._is_still:
