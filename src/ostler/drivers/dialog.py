@@ -184,7 +184,7 @@ def _marked_list(lines: Sequence[str]) -> Dialog | None:
     """The last line with a mark in front of it, and its neighbours with their text in the same column."""
     for at in range(len(lines) - 1, -1, -1):
         match = _MARKED.match(lines[at])
-        if not match:
+        if not match or _NUMBERED.match(lines[at]):
             continue
         column, mark = match.start(4), match[2]
 

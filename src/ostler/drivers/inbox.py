@@ -97,7 +97,7 @@ class AgentInbox:
             self._refuse(prompt, "a terminal agent takes only text: name files by their path")
         elif not text:
             self._refuse(prompt, "message must not be empty")
-        elif is_new and self._session.driver.status == "asking":
+        elif is_new and "asking" in (self._session.status, self._session.driver.status):
             self._refuse(prompt, ASKS_FIRST)
         else:
             self._waiting.append((text, prompt.id))

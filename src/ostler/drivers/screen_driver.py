@@ -198,7 +198,8 @@ class ScreenDriver(Driver):
         self._timer = None
         if self._is_over:
             return
-        self.process.read_now()  # no key may meet a screen that we have not seen
+        if self.tracker.has_keys:  # no key may meet a screen that we have not seen
+            self.process.read_now()
         now, wanted = self._loop.time(), self.tracker.wants_look_at()
         if wanted is not None and wanted <= now:
             self.look()
@@ -241,7 +242,7 @@ class ScreenDriver(Driver):
             await self._listener.begin_turn(text)
         except StoreError:
             return  # nothing is done that the log does not have
-        self.process.read_now()  # no key may meet a screen that we have not seen
+        self.process.read_now()
         if refused := self.tracker.refuse_typing(read_out(self.screen)):
             self._held_keys = None
             self._carry_out(refused)

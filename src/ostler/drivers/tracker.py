@@ -213,6 +213,11 @@ class Tracker:
         """The number and the text of the message whose keys `look` has returned, until its outcome."""
         return (self._sending.ticket, self._sending.text) if self._sending else None
 
+    @property
+    def has_keys(self) -> bool:
+        """Whether the next look may return keys."""
+        return bool(self._queued or self._sending or self._dialogs.answer)
+
     def to_save(self) -> SavedState:
         if self._saved and not self.ready:
             return self._saved  # it was not restored yet
