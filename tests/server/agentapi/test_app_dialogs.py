@@ -86,6 +86,7 @@ def test_after_kill_9_nothing_waits_for_an_answer_and_nothing_was_allowed(
             served.say("/write file")
         wait_until(lambda: "is not open" in ostler("answer", served.session, "Yes", "--question", "x").err)
         served.end(SIGKILL)
+    assert ostler("sessions", "check").code == 0
     late = ostler("answer", served.session, "Yes")
     assert late.code != 0
     with serving_agent(ostler, "--type", "claude", agent=(*PROGRAM, "claude")) as again:
