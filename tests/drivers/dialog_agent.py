@@ -69,7 +69,8 @@ class DialogAgent(EchoAgent):
 
     def list_of(self, mark: str) -> list[str]:
         return [
-            f"{mark if at == self.marked else ' '} {at + 1}. {choice}" for at, choice in enumerate(self.choices)
+            f"{mark if at == self.marked else ' '} {at + 1}. {choice}"
+            for at, choice in enumerate(self.choices)
         ]
 
     def claude_dialog(self) -> list[str]:

@@ -62,7 +62,8 @@ CASES = {
     "amazonq": ("Allow this action? [y/n/t]:\n\n> ", ("y", "n", "t"), -1),
     "custom": ("Overwrite it? (yes/No) ", ("yes", "No"), -1),
     "claude": (
-        "Pick one\n❯ 1. First\n     which is good\n\n  2. Second\n     which is not\n\n  3. Type something.\n\nEnter to select",
+        "Pick one\n❯ 1. First\n     which is good\n\n  2. Second\n     which is not\n\n"
+        "  3. Type something.\n\nEnter to select",
         ("First which is good", "Second which is not", "Type something."),
         0,
     ),
@@ -127,7 +128,8 @@ def test_the_selected_button_is_the_one_in_another_colour(emulator: str, count: 
         ]
         screen = open_screen(80, 20, emulator=emulator)
         screen.feed(f"  ┃ △ May I?\r\n  ┃{plain}  {''.join(buttons)} ⇆ select\x1b[0m".encode())
-        dialog = read_dialog("opencode", read_out(screen), lambda row: screen.drawn(row, 1)[0])
+        drawn = screen.drawn(0, 20)
+        dialog = read_dialog("opencode", read_out(screen), drawn.__getitem__)
         screen.close()
         assert dialog is not None
         assert (dialog.kind, dialog.marked, len(dialog.choices)) == ("row", marked, count)

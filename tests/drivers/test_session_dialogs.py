@@ -258,4 +258,3 @@ async def test_a_question_between_runs_is_withdrawn_by_the_next_owner(tmp_path: 
     again = await restart_agent_session(store, session.id, spec)
     await again.close()
     assert fold(await store.read(session.id)).questions == {}
-

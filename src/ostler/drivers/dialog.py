@@ -267,7 +267,7 @@ def _background(parameters: str, colour: str) -> str:
                 colour = ";".join(values[at : at + count])
             at += count
             continue
-        elif value == "7" or value.startswith(("4", "10")) and len(value) > 1 and value != "49":
+        elif value == "7" or (value.startswith(("4", "10")) and len(value) > 1 and value != "49"):
             colour = value
         at += 1
     return colour

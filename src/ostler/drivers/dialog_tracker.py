@@ -1,4 +1,4 @@
-"""When an agent asks something on its screen, and how a choice is made there: from the screen and the time alone.
+"""When an agent asks on its screen, and how a choice is made there: from the screen and the time alone.
 
 An agent asks if it announces that, or if its screen stands still without an input box. A screen that shows
 choices is enough; without any it has to stand still for longer, because some agents work silently.
@@ -56,7 +56,10 @@ class DialogAnswer:
         if shown is None or not shown.is_same(self.dialog):
             return self._end("" if self._entered else GONE)
         if self._entered:
-            is_next = self._at is not None and self._at != (shown.marked, shown.row)  # the same is asked again
+            is_next = self._at is not None and self._at != (
+                shown.marked,
+                shown.row,
+            )  # the same is asked again
             return self._end("" if is_next else _STILL_OPEN) if is_next or now >= self._deadline else b""
         if self._is_selected(shown):
             self._at = (shown.marked, shown.row)

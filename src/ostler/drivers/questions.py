@@ -44,8 +44,8 @@ class _AskedDialog(msgspec.Struct, frozen=True):
 class AgentQuestions:
     """The open questions of one session. The agent and its run wait for them.
 
-    What an agent asks over a protocol gets its answer there. A dialog on its screen gets it as keys; it may also
-    be answered in the agent's terminal, or go away, and then the question is withdrawn.
+    What an agent asks over a protocol gets its answer there. A dialog on its screen gets it as keys; it may
+    also be answered in the agent's terminal, or go away, and then the question is withdrawn.
     """
 
     def __init__(self, journal: Journal, agent_type: str) -> None:
@@ -173,7 +173,9 @@ def _dialog_question(dialog: Dialog, agent_type: str) -> Question:
     if not dialog.choices:
         text = f"{agent_type} waits for a key. {_UNREADABLE}\n{dialog.text}"
         return Question(text, "choice", (_PRESS_ESCAPE,), details=details, reason=reason)
-    return Question(dialog.text or f"{agent_type} asks", "choice", dialog.labels, details=details, reason=reason)
+    return Question(
+        dialog.text or f"{agent_type} asks", "choice", dialog.labels, details=details, reason=reason
+    )
 
 
 def _permission_question(request: PermissionRequest, call: Call, agent_type: str) -> Question:

@@ -216,7 +216,9 @@ def is_at_rest(facts: Sequence[Fact]) -> bool:
             run = fact.type
         elif fact.type in ("question_asked", "question_answered"):
             match fact.event:
-                case events.QuestionAsked(id=question, asked_by=asker) if asker == "extension" or not fact.run:
+                case events.QuestionAsked(id=question, asked_by=asker) if (
+                    asker == "extension" or not fact.run
+                ):
                     questions.add(question)
                 case events.QuestionAnswered(id=question):
                     questions.discard(question)

@@ -48,17 +48,20 @@ async def test_a_message_is_refused_while_the_agent_asks_and_keys_answer(vendor:
 
 
 async def test_the_status_and_the_errors_of_the_stream_keep_their_shape(tmp_path: Path) -> None:
-    async with asking(tmp_path, "gemini") as agent, serving(agent.session, tmp_path) as served:
-        async with served.events() as events:
-            seen = [await anext(events) for _ in range(4)]
-            assert seen[-1] == ("status_change", {"status": "running", "agent_type": "gemini"})
-            question = asked(agent).id
-            await submit(agent, requests.Answer(id="a", question=question, answer="Allow once"))
-            async for name, data in events:
-                assert name in ("message_update", "status_change")
-                if name == "status_change":
-                    assert data == {"status": "stable", "agent_type": "gemini"}
-                    break
+    async with (
+        asking(tmp_path, "gemini") as agent,
+        serving(agent.session, tmp_path) as served,
+        served.events() as events,
+    ):
+        seen = [await anext(events) for _ in range(4)]
+        assert seen[-1] == ("status_change", {"status": "running", "agent_type": "gemini"})
+        question = asked(agent).id
+        await submit(agent, requests.Answer(id="a", question=question, answer="Allow once"))
+        async for name, data in events:
+            assert name in ("message_update", "status_change")
+            if name == "status_change":
+                assert data == {"status": "stable", "agent_type": "gemini"}
+                break
 
 
 @pytest.mark.parametrize("at_start", [False, True])
