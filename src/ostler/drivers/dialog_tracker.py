@@ -20,8 +20,8 @@ from ostler.schema.errors import UsageError
 _ENTER = b"\r"
 _ARROWS = {"list": (b"A", b"B"), "row": (b"D", b"C")}
 _NEEDLE = 6
-_BORDERS = {"gemini": 2}
-"""Borders above what a person types, where there are several; choices begin below one more."""
+_GEMINI_RULE = re.compile("─{15,}")
+"""Stands above its input box, with hints between them."""
 
 GONE = "the dialog is no longer on the screen"
 _NOT_SELECTED = "the choice could not be selected on the screen: answer it in the agent's terminal"
@@ -130,21 +130,26 @@ class DialogTracker:
         self, now: float, screen: str, drawn: Drawn | None, *, since: float, is_still: bool, is_ready: bool
     ) -> tuple[bytes, AnswerFailed | None]:
         """Reads the screen, which is unchanged since then; returns keys, and why an answer failed."""
+        failure = None
         if self.answer is not None:
-            return self._proceed(now, self.answer, screen, drawn)
+            keys = self.answer.look(now, self._shown(self.answer.dialog, screen, drawn))
+            if not self.answer.ended:
+                return keys, None
+            failure = AnswerFailed(self.answer.problem) if self.answer.problem else None
+            self.answer = None
         if self.open is not None and not self._is_still_open(self.open, screen, drawn):
             self.open = None
         is_announced = self.announced == "asking" and now >= since + self._timing.announced_dialog
         if not (is_still or is_announced):
             self.is_missing_box = False
-            return b"", None
+            return b"", failure
         shows_box = self._shows_box(screen)
         self._has_shown_box = self._has_shown_box or shows_box
         self.is_missing_box = is_ready and not shows_box and self._expects_box and bool(screen.strip())
         if self.open is None and (is_announced or not shows_box):
             is_long = now >= since + self._timing.unreadable_dialog
             self._find(screen, drawn, is_long=is_long, is_expected=is_announced or self.is_missing_box)
-        return b"", None
+        return b"", failure
 
     def wants_look_at(self, since: float, last_look: float) -> list[float]:
         """When to look at a screen that is unchanged since then."""
@@ -193,8 +198,10 @@ class DialogTracker:
         if dialog.kind == "typed":
             return self._agent_type != "amazonq"  # its prompt stands below its questions
         above = remove_box(self._agent_type, text).count("\n")
-        rows = text.split("\n")[above : dialog.row]
-        return dialog.kind != "list" or sum(map(is_border, rows)) <= _BORDERS.get(self._agent_type, 1)
+        rows = [row for row in text.split("\n")[above : dialog.row] if is_border(row)]
+        if self._agent_type == "gemini":
+            rows = [row for row in rows if not _GEMINI_RULE.fullmatch(row.strip())]
+        return dialog.kind != "list" or len(rows) <= 1  # a draft is below one border, choices below a frame
 
     def _find(self, screen: str, drawn: Drawn | None, *, is_long: bool, is_expected: bool) -> None:
         dialog = self._read(screen, drawn) if is_long or self.announced != "working" else None
@@ -210,15 +217,6 @@ class DialogTracker:
 
     def _shown(self, dialog: Dialog, screen: str, drawn: Drawn | None) -> Dialog | None:
         return unreadable_dialog(screen) if dialog.kind == "keys" else self._read(screen, drawn)
-
-    def _proceed(
-        self, now: float, answer: DialogAnswer, screen: str, drawn: Drawn | None
-    ) -> tuple[bytes, AnswerFailed | None]:
-        keys = answer.look(now, self._shown(answer.dialog, screen, drawn))
-        if not answer.ended:
-            return keys, None
-        self.answer = None
-        return b"", AnswerFailed(answer.problem) if answer.problem else None
 
     def _read(self, screen: str, drawn: Drawn | None = None) -> Dialog | None:
         return read_dialog(self._agent_type, screen, drawn)
