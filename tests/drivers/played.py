@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable
 
-from ostler.drivers.driver import Delivered, Undelivered
+from ostler.drivers.driver import AnswerFailed, Delivered, Undelivered
 from ostler.drivers.tracker import Event, Tracker, Write
 
 Reaction = Callable[[bytes], Iterable[tuple[float, str]]]
@@ -22,6 +22,7 @@ class Played:
         self.looks = 0
         self.written: list[tuple[float, bytes]] = []
         self.outcomes: list[tuple[float, Delivered | Undelivered]] = []
+        self.failed_answers: list[str] = []
         self.bracketed_paste = True
         self._coming: list[tuple[float, int, str]] = []
         self._count = 0
@@ -40,6 +41,8 @@ class Played:
                 self.written.append((self.now, event.data))
                 for delay, screen in self.react(event.data):
                     self.draw(screen, delay)
+            elif isinstance(event, AnswerFailed):
+                self.failed_answers.append(event.reason)
             else:
                 self.outcomes.append((self.now, event))
 

@@ -29,6 +29,10 @@ QUICK = Timing(
     processing_timeout=40.0,  # an agent on a slow machine is not deaf
     enter_again=40.0,
     ready_after=0.6,
+    announced_dialog=0.05,
+    unreadable_dialog=0.9,
+    dialog_key=40.0,
+    dialog_closes=40.0,
 )
 
 

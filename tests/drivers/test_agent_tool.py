@@ -26,6 +26,7 @@ from ostler.models.scripted import Call
 from ostler.permissions.guard import permission_hook
 from ostler.permissions.rules import parse_rule
 from ostler.schema import events
+from ostler.schema.errors import CallRefused
 from ostler.schema.events import ChildEvent, Limits, LiveValue, RunEnded
 from ostler.schema.messages import as_content, text_of
 from ostler.sessions.session import open_session
@@ -270,7 +271,8 @@ async def test_an_agent_that_has_drawn_nothing_yet_is_waited_for(tmp_path: Path)
     may_begin = tmp_path / "go"
 
     def watch(driven: AgentSession) -> None:
-        driven.subscribe(lambda: may_begin.touch() if driven.status == "stable" else None)
+        tracker = driven.driver.tracker  # type: ignore[attr-defined]
+        driven.subscribe(lambda: may_begin.touch() if tracker.ready else None)
 
     late = ("sh", "-c", f"until test -e go; do sleep 0.02; done; exec {shlex.join(PROGRAM)}")
     tool = AgentTool({"late": AgentCommand(late, "claude")}, timing=QUICK, on_start=watch)
@@ -287,6 +289,40 @@ async def test_an_agent_that_starts_with_a_question_does_not_get_its_task(tmp_pa
     await go(ran)
     assert ran.results()[0].endswith("Trust this folder? [y/n]")
     assert "the prompt was not sent" in ran.results()[0]
+    await ran.session.close()
+
+
+async def test_a_person_is_asked_what_an_agent_asks_on_its_screen(tmp_path: Path) -> None:
+    program = (*ECHO_AGENT[:-1], str(Path(__file__).with_name("dialog_agent.py")), "claude")
+    tool = AgentTool({"claude": AgentCommand(program, "claude")}, timing=QUICK)
+    asked: list[events.QuestionAsked] = []
+
+    async def asker(question: events.QuestionAsked) -> str:
+        asked.append(question)
+        return "Yes"
+
+    script = [ask(agent="claude", prompt="/write file"), "done"]
+    ran = await started(script, tools=[tool], cwd=tmp_path, asker=asker)
+    await go(ran)
+    assert [one.question.choices[0] for one in asked] == ["Yes"]
+    assert "chosen: Yes" in ran.results()[0]
+    assert (tmp_path / "file").read_text() == "Yes\n"
+    assert [result.details["state"] for result in ran.all(events.ToolResultFact)] == ["waits"]
+    await ran.session.close()
+
+
+async def test_a_person_who_declines_refuses_what_an_agent_asks_on_its_screen(tmp_path: Path) -> None:
+    program = (*ECHO_AGENT[:-1], str(Path(__file__).with_name("dialog_agent.py")), "claude")
+    tool = AgentTool({"claude": AgentCommand(program, "claude")}, timing=QUICK)
+
+    async def asker(question: events.QuestionAsked) -> str:
+        raise CallRefused("no")
+
+    script = [ask(agent="claude", prompt="/write file"), "done"]
+    ran = await started(script, tools=[tool], cwd=tmp_path, asker=asker)
+    await go(ran)
+    assert "chosen: No" in ran.results()[0]
+    assert not (tmp_path / "file").exists()
     await ran.session.close()
 
 

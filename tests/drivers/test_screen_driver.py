@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,9 +105,9 @@ def count_looks(terminal: ScreenDriver) -> list[float]:
     looks: list[float] = []
     original = terminal.tracker.look
 
-    def look(now: float, screen: str, bracketed_paste: bool = True) -> list[Event]:
+    def look(now: float, *arguments: Any, **options: Any) -> list[Event]:
         looks.append(now)
-        return original(now, screen, bracketed_paste)
+        return original(now, *arguments, **options)
 
     terminal.tracker.look = look  # type: ignore[method-assign]
     return looks

@@ -18,7 +18,7 @@ from ostler.drivers.agent_spec import AgentSpec
 from ostler.drivers.lifecycle import start_agent_session
 from ostler.schema import events, requests
 from ostler.schema.errors import OstlerError, SessionBusy, UsageError
-from ostler.schema.messages import Reasoning, ToolCall, as_content
+from ostler.schema.messages import Reasoning, Text, ToolCall, as_content
 from ostler.sessions.run_tree import list_runs
 from ostler.store.memory import MemoryStore
 from tests.drivers.protocol_agents import AtWork, acp_agent, at_work, claude
@@ -158,6 +158,13 @@ async def test_its_run_waits_while_it_asks(tmp_path: Path) -> None:
             [asked.id],
         )
         assert (await store.summary(agent.session.id)).status == "waiting"
+        assert agent.session.status == "asking"
+        for text in ("yes", asked.question.choices[0]):
+            with pytest.raises(SessionBusy, match="it asks a question"):
+                await agent.session.send(text)
+            await agent.submit(requests.Prompt(id=f"prompt-{text}", content=(Text(text),)))
+        await agent.until(lambda: len(agent.all(events.RequestRefused)) == 2)
+        assert not agent.all(events.QuestionAnswered)
         await agent.submit(answer(asked.id, asked.question.choices[0]))
         await agent.until(lambda: agent.all(events.RunResumed))
         await saying

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ostler.drivers.agent_spec import Timing
-from ostler.drivers.driver import AgentMessage, Delivered, SavedState, Undelivered
-from ostler.drivers.tracker import INITIAL_PROMPT, Tracker
+from ostler.drivers.driver import ASKS_FIRST, AgentMessage, Delivered, SavedState, Undelivered
+from ostler.drivers.tracker import INITIAL_PROMPT, Tracker, Write
 from ostler.schema.errors import SessionBusy, UsageError
 from tests.drivers.played import EchoAgent, Played
 
@@ -288,11 +288,23 @@ def test_an_agent_is_busy_until_it_shows_its_input_box() -> None:
     assert played.tracker.status == "stable"
 
 
-def test_an_agent_that_was_ready_stays_so() -> None:
+def test_an_agent_whose_prompt_is_gone_gets_no_message() -> None:
     played = ready_echo()
     played.draw("a menu without a prompt")
     played.run(3)
-    assert played.tracker.status == "stable"
+    assert played.tracker.status == "changing"  # it may be at work
+    with pytest.raises(SessionBusy):
+        played.send("hello")
+    played.run(10)
+    assert played.tracker.status == "asking"
+    assert played.tracker.dialog is not None
+    assert (played.tracker.dialog.dialog.kind, played.tracker.dialog.dialog.choices) == ("keys", ())
+    with pytest.raises(SessionBusy, match="it asks a question"):
+        played.send("hello")
+    assert played.written == []
+    played.draw("hello\n>")
+    played.run(3)
+    assert (played.tracker.status, played.tracker.dialog) == ("stable", None)
 
 
 def test_a_custom_agent_without_a_prompt_is_ready_when_nothing_changes() -> None:
@@ -303,13 +315,29 @@ def test_a_custom_agent_without_a_prompt_is_ready_when_nothing_changes() -> None
     assert played.tracker.status == "stable"
 
 
-@pytest.mark.parametrize(("agent_type", "after", "ready_at"), [("claude", 5.0, 5.0), ("custom", 30.0, 30.0)])
-def test_the_time_until_ready_can_be_set(agent_type: str, after: float, ready_at: float) -> None:
-    played = Played(Tracker(agent_type, 0.0, ready_after=after), screen="What now?")
-    played.run(ready_at - 0.1)
+def test_the_time_until_ready_can_be_set() -> None:
+    played = Played(Tracker("custom", 0.0, ready_after=30.0), screen="What now?")
+    played.run(29.9)
     assert played.tracker.status == "changing"
     played.run(0.2)
     assert played.tracker.status == "stable"
+
+
+def test_a_known_agent_that_is_ready_without_its_input_box_asks() -> None:
+    played = Played(Tracker("claude", 0.0, ready_after=5.0), screen="What now?")
+    played.run(5.1)
+    assert (played.tracker.ready, played.tracker.status) == (True, "changing")
+    played.run(5)
+    assert played.tracker.status == "asking"
+
+
+def test_a_pattern_says_what_the_input_box_of_a_known_agent_looks_like() -> None:
+    played = Played(Tracker("claude", 0.0, ready_regex="^What now"), screen="What now?")
+    played.run(3)
+    assert played.tracker.status == "stable"
+    played.draw("What now?\nMay I?\n❯ 1. Yes\n  2. No")
+    played.run(3)
+    assert played.tracker.status == "asking"
 
 
 def test_a_pattern_can_say_what_ready_looks_like() -> None:
@@ -475,10 +503,124 @@ def test_a_mark_that_blinks_while_the_agent_asks_keeps_it_neither_busy_nor_talki
     for number in range(12):
         played.draw(question.format("⏺ "[number % 2]), after=0.6 * number)
     played.run(7)
-    assert played.tracker.status == "stable"
+    assert played.tracker.status == "asking"
+    dialog = played.tracker.dialog
+    assert dialog is not None and dialog.dialog.labels == ("Yes", "No")
     assert played.texts == [f"agent: {question.format('⏺')}"]
     saved = played.tracker.to_save()
     played.draw(question.format("⏺"))
     played.draw(question.format(" "), after=1)
     played.run(2)
+    assert played.tracker.dialog == dialog
     assert played.tracker.to_save() == saved
+
+
+BOX = f"{'─' * 60}\n> {{}}\n{'─' * 60}"
+QUESTION = "May I?\n❯ 1. Yes\n  2. No\n\n Esc to cancel"
+
+
+def ready_claude(**options: object) -> Played:
+    played = Played(Tracker("claude", 0.0, **options), screen=BOX.format(""))  # type: ignore[arg-type]
+    played.run(3)
+    return played
+
+
+def test_a_dialog_that_appears_before_the_text_is_typed_fails_the_message() -> None:
+    played = ready_claude()
+    ticket = played.send("hello")
+    events = played.tracker.look(played.now, played.screen)
+    assert [event.data for event in events if isinstance(event, Write)][2] == b"hello"
+    assert played.tracker.refuse_typing(QUESTION) == [Undelivered(ticket, ASKS_FIRST)]
+    played.draw(QUESTION)
+    played.run(20)
+    assert played.written == []
+    assert played.tracker.status == "asking"
+
+
+def test_text_that_still_finds_the_input_box_may_be_typed() -> None:
+    played = ready_claude()
+    played.send("hello")
+    played.tracker.look(played.now, played.screen)
+    assert played.tracker.refuse_typing(f"a hint\n{played.screen}") == []
+
+
+def test_a_dialog_that_appears_before_enter_is_not_confirmed() -> None:
+    played = ready_claude()
+    played.react = lambda keys: [(0.01, QUESTION)] if keys == b"hello" else []
+    ticket = played.send("hello")
+    played.run(30)
+    assert b"\r" not in [keys for _, keys in played.written]
+    assert [outcome for _, outcome in played.outcomes] == [Undelivered(ticket, ASKS_FIRST)]
+    assert played.tracker.status == "asking"
+
+
+def test_enter_is_not_repeated_into_a_dialog() -> None:
+    """The first one was missed, and the agent asks something before the second."""
+    played = ready_claude()
+    played.react = lambda keys: [(0.01, BOX.format("hello"))] if keys == b"hello" else []
+    played.send("hello")
+    played.run(2)
+    assert [keys for _, keys in played.written].count(b"\r") == 1
+    played.tracker.output(played.now, announced="asking")
+    played.run(30)
+    assert [keys for _, keys in played.written].count(b"\r") == 1
+
+
+@pytest.mark.parametrize("text", ["1. Yes\n2. No", "Choose:\n 1. Yes\n 2. No", "a\n" * 20 + "b"])
+def test_a_message_whose_echo_looks_like_a_dialog_is_sent(text: str) -> None:
+    played = ready_claude()
+    echo = "❯ " + text.replace("\n", "\n  ")
+
+    def react(keys: bytes) -> list[tuple[float, str]]:
+        if keys == b"\r":
+            return [(0.01, f"● Fine.\n{BOX.format('')}")]
+        return [(0.01, f"{'─' * 60}\n{echo}\n{'─' * 60}")] if keys == text.encode() else []
+
+    played.react = react
+    ticket = played.send(text)
+    played.run(10)
+    assert [outcome for _, outcome in played.outcomes] == [Delivered(ticket)]
+
+
+def test_an_announced_dialog_keeps_an_agent_from_being_stable() -> None:
+    played = ready_claude()
+    played.tracker.output(played.now, announced="asking")
+    played.run(1)
+    assert played.tracker.status == "changing"
+    with pytest.raises(SessionBusy):
+        played.send("hello")
+    played.run(20)
+    assert played.tracker.status == "asking"
+    played.tracker.output(played.now, announced="idle")
+    played.run(3)
+    assert played.tracker.status == "stable"
+
+
+def test_an_announced_dialog_need_not_stand_still_for_long() -> None:
+    played = ready_claude()
+    played.draw(QUESTION)
+    played.run(0.2)
+    assert played.tracker.status == "changing"
+    played.tracker.output(played.now, announced="asking")
+    played.run(0.3)
+    assert played.tracker.status == "asking"
+
+
+def test_an_agent_that_announces_to_be_at_work_is_not_asked_about_soon() -> None:
+    played = ready_claude()
+    played.draw(QUESTION)
+    played.run(0.1)
+    played.tracker.output(played.now, announced="working")
+    played.run(5)
+    assert played.tracker.status == "changing"
+    played.run(10)
+    assert played.tracker.status == "asking"
+
+
+def test_an_initial_prompt_waits_for_the_answer_to_a_dialog() -> None:
+    played = Played(Tracker("claude", 0.0, initial_prompt="hello"), screen=QUESTION)
+    played.run(30)
+    assert (played.tracker.status, played.written) == ("asking", [])
+    played.draw(BOX.format(""))
+    played.run(4)
+    assert b"hello" in [keys for _, keys in played.written]

@@ -101,10 +101,11 @@ async def close_run(loop: Loop, status: events.RunStatus, reason: str) -> events
 async def close_interrupted_run(journal: Journal) -> None:
     """Ends the run of another vendor's agent whose process is gone: no loop drives such a run."""
     run, last_ms = journal.state.run, journal.state.last_time_ms
-    if run is None:
-        return
     for question in tuple(journal.state.questions):
         journal.record(events.QuestionAnswered(question, "withdrawn"))
+    if run is None:
+        await journal.commit()  # what it asked between two runs
+        return
     if run.waiting is not None:
         journal.record(events.RunResumed())
     facts = await journal.store.read(journal.session, run.first_seq - 1)

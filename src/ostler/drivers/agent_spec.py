@@ -92,6 +92,12 @@ class Timing(msgspec.Struct, frozen=True):
     longest_queued: float = 15.0
     # An agent whose input box is not known is ready when its screen has not changed for so long.
     ready_after: float = 10.0
+    # A dialog: one that is announced need not stand still for long, one that cannot be read must for longer.
+    announced_dialog: float = 0.2
+    unreadable_dialog: float = 10.0
+    # A key has to move the mark, and Enter has to close the dialog.
+    dialog_key: float = 2.0
+    dialog_closes: float = 5.0
 
 
 class AgentSpec(msgspec.Struct, frozen=True, kw_only=True):

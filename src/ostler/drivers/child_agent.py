@@ -60,9 +60,11 @@ class ChildAgent:
 
     @property
     def asks(self) -> bool:
-        """Whether it is stable without an input box: then it asks for something else."""
+        """Whether it shows a dialog, or is stable without an input box: then it asks for something else."""
         if self.has_ended or self._session.transport != "pty":
             return False
+        if self._session.status == "asking":
+            return True
         shows_box = is_ready(self._session.agent_type, self._session.screen_text)
         self._has_shown_box = self._has_shown_box or shows_box
         return self._has_shown_box and not shows_box
@@ -90,6 +92,8 @@ class ChildAgent:
         if self._trace.context is not None:
             raise ToolFailed(f"{self.name} ({self.id}) works for another call: wait for that one")
         questions = self._trace.begin(context)
+        for asked in list(self._session.journal.state.questions.values()):
+            questions.forward(asked)
         try:
             yield questions.stopwatch
         finally:
@@ -98,8 +102,14 @@ class ChildAgent:
     # --- use ------------------------------------------------------------------------------------------
 
     async def wait_until_idle(self) -> None:
-        """Waits until it waits for a message or a key, or has ended."""
-        await self._until(lambda: self._session.status == "stable" and not self._is_still_starting)
+        """Waits until it waits for a message or a key, or has ended; while a person is asked, it does not."""
+        await self._until(lambda: self._is_idle and not self._is_still_starting)
+
+    @property
+    def _is_idle(self) -> bool:
+        status = self._session.status
+        asks_model = self._session.transport == "pty" and not self._trace.asks_person
+        return status == "stable" or (status == "asking" and asks_model)
 
     @property
     def _is_still_starting(self) -> bool:
@@ -128,13 +138,13 @@ class ChildAgent:
             await asyncio.sleep(_BETWEEN_KEYS)
         with suppress(TimeoutError):  # the keys had no effect
             async with asyncio.timeout(self._timing.stability):
-                await self._until(lambda: self._session.status != "stable")
+                await self._until(lambda: not self._is_idle)
         await self.wait_until_idle()
 
     async def interrupt(self) -> None:
         """Interrupts it, and ends it if it does not stop."""
         await self._stop_working(INTERRUPTED_WITHIN)
-        if not self.has_ended and self._session.status != "stable":
+        if not self.has_ended and not self._is_idle:
             await self.end()
 
     async def abort(self) -> None:
@@ -184,6 +194,11 @@ class Trace:
         self.context: CallContext | None = None
         self._child = child
         self._questions: ForwardedQuestions | None = None
+
+    @property
+    def asks_person(self) -> bool:
+        """Whether someone is there to answer for the current call."""
+        return self.context is not None and self.context.harness.asker is not None
 
     def begin(self, context: CallContext) -> ForwardedQuestions:
         self.context = context

@@ -18,6 +18,7 @@ from ostler.schema.events import TodoItem
 from ostler.schema.usage import Usage
 
 if TYPE_CHECKING:
+    from ostler.drivers.dialog import OpenDialog
     from ostler.drivers.json_lines import JsonProcess
     from ostler.drivers.pty_process import PtyProcess
     from ostler.drivers.screen import Screen
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 Viewer = TypeVar("Viewer", bound="ScreenSubscription")
 NOT_WAITING = "message can only be sent when the agent is waiting for user input"
+ASKS_FIRST = f"{NOT_WAITING}: it asks a question, which a message cannot answer; answer that first"
 STOPPED = "context canceled"
 _NO_KEYBOARD = "this agent has no terminal: send a message, or press escape to interrupt it"
 
@@ -44,7 +46,8 @@ class AgentMessage(msgspec.Struct, frozen=True):
     time: float
 
 
-Status = Literal["initializing", "changing", "stable"]
+Status = Literal["initializing", "changing", "stable", "asking"]
+"""`stable`: it waits for a message. `asking`: it waits for the answer to a question."""
 
 
 class SavedState(msgspec.Struct, frozen=True):
@@ -131,6 +134,12 @@ class Undelivered(msgspec.Struct, frozen=True):
     again: bool = False
 
 
+class AnswerFailed(msgspec.Struct, frozen=True):
+    """The answer to a dialog did not reach it, and nothing was confirmed."""
+
+    reason: str
+
+
 Update = (
     TextUpdate
     | ReasoningUpdate
@@ -140,6 +149,7 @@ Update = (
     | ConversationUpdate
     | Delivered
     | Undelivered
+    | AnswerFailed
 )
 
 OptionKind = Literal["allow_once", "allow_always", "reject_once", "reject_always"]
@@ -233,6 +243,16 @@ class Driver:
     def messages(self) -> tuple[AgentMessage, ...]:
         """The conversation as read from the screen."""
         return ()
+
+    @property
+    def dialog(self) -> OpenDialog | None:
+        """The dialog on its screen that waits for an answer."""
+        return None
+
+    def answer_dialog(self, number: int, choice: int) -> None:
+        """Selects the choice at that place, and confirms it once the screen shows it selected; -1 presses the
+        key that stops the agent. Raises `UsageError` when that dialog is no longer on the screen."""
+        raise UsageError(_NO_KEYBOARD)
 
     async def start(self) -> None:
         """Waits until the agent accepts prompts.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ostler.core.cancellation import background_task
 from ostler.core.harness import harness_without_model
 from ostler.core.journal import Journal
+from ostler.drivers.driver import ASKS_FIRST
 from ostler.drivers.screen import ASCII_WHITESPACE
 from ostler.schema import events, requests
 from ostler.schema.errors import NotFound, StoreError, UsageError
@@ -84,18 +85,20 @@ class AgentInbox:
                 except UsageError as error:
                     self._refuse(request, error.message)
         await self._journal.commit()
-        self._waiting = []
+        known, self._waiting = {request for _, request in self._waiting}, []
         for request in await store.pending(session):
             if isinstance(request, requests.Prompt):
-                self._queue(request)
+                self._queue(request, is_new=request.id not in known)
         await self._journal.commit()
 
-    def _queue(self, prompt: requests.Prompt) -> None:
+    def _queue(self, prompt: requests.Prompt, *, is_new: bool) -> None:
         text = text_of(prompt.content).strip(ASCII_WHITESPACE)
         if not all(isinstance(block, Text) for block in prompt.content):
             self._refuse(prompt, "a terminal agent takes only text: name files by their path")
         elif not text:
             self._refuse(prompt, "message must not be empty")
+        elif is_new and "asking" in (self._session.status, self._session.driver.status):
+            self._refuse(prompt, ASKS_FIRST)
         else:
             self._waiting.append((text, prompt.id))
 
@@ -113,7 +116,8 @@ class AgentInbox:
             case requests.Cancel():
                 self._refuse(request, "no run is open")
             case requests.Answer():
-                await session.questions.answer(request)
+                if not await session.questions.answer_dialog(request, session.driver):
+                    await session.questions.answer(request)
             case _ if isinstance(request, _SESSION_REQUESTS):
                 await Session(journal, harness_without_model(journal.state.cwd)).handle(request)
             case _:

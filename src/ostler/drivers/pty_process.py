@@ -28,6 +28,7 @@ MOST_UNWRITTEN = 1024 * 1024
 _READS_IN_A_TURN = 4  # of 4 KB each, as the kernel returns them: the loop waits half a millisecond
 _READ_SIZE = 64 * 1024
 _READS_AT_THE_END = 1024
+_READS_NOW = 4
 _KILL_WAIT = 2.0
 _STRAY_INTERVAL = 0.02
 _STOP_SIGNALS = ((signal.SIGINT, 2.0), (signal.SIGHUP, 1.0))
@@ -109,6 +110,12 @@ class PtyProcess:
     def resize(self, columns: int, rows: int) -> None:
         if self._terminal >= 0:
             fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def read_now(self) -> None:
+        """Reads the output that is there, without waiting for the loop's next turn."""
+        for _ in range(_READS_NOW):
+            if self._terminal < 0 or not self._read():
+                break
 
     async def stop(self) -> None:
         """Interrupts it, then hangs up, then kills it, and also the processes that left its group. A

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 
 from ostler.drivers.agent_spec import AgentSpec
+from ostler.drivers.announcements import Announcements
+from ostler.drivers.dialog import OpenDialog
 from ostler.drivers.driver import AgentMessage, Driver, DriverListener, SavedState, Status, Viewer
 from ostler.drivers.pty_process import MOST_UNWRITTEN, PtyProcess
 from ostler.drivers.screen import Screen, check_size, open_screen, read_out
@@ -54,6 +56,7 @@ class ScreenDriver(Driver):
             ready_regex=spec.ready_regex,
             ready_after=spec.ready_after,
         )
+        self._announcements = Announcements(spec.type)
         self.screen: Screen = open_screen(spec.columns, spec.rows, emulator=spec.emulator)
         try:
             self.process = PtyProcess(
@@ -98,8 +101,23 @@ class ScreenDriver(Driver):
         agent_type = self.tracker.agent_type
         key = _CTRL_C if agent_type in _CTRL_C_STOPS else _ESCAPE
         self.press(key)
+        if dialog := self.tracker.dialog:
+            self.tracker.choose(self._loop.time(), dialog.number, -1)
+            self._look_when_wanted()
         if agent_type in _NEEDS_KEY_TWICE:
             self._loop.call_later(_BETWEEN_KEYS, self._type, key)
+
+    @property
+    def dialog(self) -> OpenDialog | None:
+        return self.tracker.dialog
+
+    def answer_dialog(self, number: int, choice: int) -> None:
+        self._require_life()
+        if choice < 0:
+            self.cancel()
+            return
+        self.tracker.choose(self._loop.time(), number, choice, self.screen.modes().cursor_keys)
+        self._look_when_wanted()
 
     def resize(self, columns: int, rows: int) -> None:
         self._require_life()
@@ -107,7 +125,7 @@ class ScreenDriver(Driver):
         self.process.resize(columns, rows)
         for viewer in self._viewers:
             viewer.start_over()
-        self.tracker.output(self._loop.time())
+        self.tracker.output(self._loop.time(), announced=self._announcements.state)
         self._look_when_wanted()
 
     def view(self, make: Callable[[Callable[[], bytes]], Viewer]) -> Viewer:
@@ -151,7 +169,8 @@ class ScreenDriver(Driver):
         self._unfinished = unfinished(self._unfinished + data)
         for viewer in self._viewers:
             viewer.put(data)
-        self.tracker.output(self._loop.time(), self.screen.modes().drawing)
+        self._announcements.feed(data)
+        self.tracker.output(self._loop.time(), self.screen.modes().drawing, self._announcements.state)
         self._look_when_wanted()
 
     @property
@@ -179,6 +198,8 @@ class ScreenDriver(Driver):
         self._timer = None
         if self._is_over:
             return
+        if self.tracker.has_keys:  # no key may meet a screen that we have not seen
+            self.process.read_now()
         now, wanted = self._loop.time(), self.tracker.wants_look_at()
         if wanted is not None and wanted <= now:
             self.look()
@@ -192,7 +213,13 @@ class ScreenDriver(Driver):
             self._own_screen = text
         elif self._is_over and self._own_screen:
             text = self._own_screen  # clearing or leaving it does not revoke a message
-        events = self.tracker.look(self._loop.time(), text, modes.bracketed_paste)
+        above = len(self.screen.scrolled_off())
+        events = self.tracker.look(
+            self._loop.time(),
+            text,
+            modes.bracketed_paste,
+            drawn=lambda row: self.screen.drawn(row - above, 1)[0],
+        )
         if not modes.alternate and self.tracker.status == "stable":
             self._own_screen = ""  # it continues without one
         self._note_delivery_start()
@@ -215,6 +242,12 @@ class ScreenDriver(Driver):
             await self._listener.begin_turn(text)
         except StoreError:
             return  # nothing is done that the log does not have
+        self.process.read_now()
+        if refused := self.tracker.refuse_typing(read_out(self.screen)):
+            self._held_keys = None
+            self._carry_out(refused)
+            self._look_when_wanted()
+            return
         held_keys, self._held_keys = self._held_keys or [], None
         for keys in held_keys:
             self._type(keys)

@@ -16,9 +16,11 @@ from ostler.core.recovery import close_interrupted_run
 from ostler.drivers.agent_messages import ProtocolConversation, stored_messages
 from ostler.drivers.agent_spec import AgentSpec, Transport
 from ostler.drivers.driver import (
+    ASKS_FIRST,
     NOT_WAITING,
     STOPPED,
     AgentMessage,
+    AnswerFailed,
     ChoiceRequest,
     ConversationUpdate,
     Delivered,
@@ -47,6 +49,7 @@ _MOST_PENDING = 2_000
 """Updates that may wait to become facts before the agent is read no further."""
 
 _TURN_END_WAIT = 2.0
+_WAITS = ("stable", "asking")
 
 CONVERSATION_DECISION, CONVERSATION = "agent.conversation", "conversation"
 """The decision of the fact that holds the agent's own id of the conversation, and its key in the details."""
@@ -128,11 +131,12 @@ class AgentSession:
 
     @property
     def status(self) -> Status:
-        """`stable`: it waits for the next message, and its last answer is a fact."""
+        """`stable`: it waits for the next message, and its last answer is a fact. `asking`: for an answer."""
+        if self.questions.are_open:
+            return "asking"
         status = self.driver.status
-        if status == "stable" and (self._sent or self._inbox.next_prompt):
-            return "changing"
-        return status
+        is_unrecorded = status == "stable" and (self._sent or self._inbox.next_prompt)
+        return "changing" if is_unrecorded or status == "asking" else status
 
     @property
     def messages(self) -> tuple[AgentMessage, ...]:
@@ -167,8 +171,8 @@ class AgentSession:
 
         Raises `SessionBusy` or `UsageError` at once, and `OstlerError` when the agent fails to react.
         """
-        if self.status != "stable":
-            raise SessionBusy(NOT_WAITING)
+        if (status := self.status) != "stable":
+            raise SessionBusy(ASKS_FIRST if status == "asking" else NOT_WAITING)
         if self.driver.process.ended.done():
             raise SessionBusy("the agent has ended")
         if text != text.strip(ASCII_WHITESPACE):
@@ -223,10 +227,8 @@ class AgentSession:
         return sent is not None and sent.request == request and not sent.confirmed.done()
 
     def press(self, keys: bytes) -> None:
-        """Sends keys as a keyboard does, at any time; they are never stored. Raises `SessionBusy`.
-
-        Without a terminal only escape, which interrupts: keys never become a message.
-        """
+        """Sends keys as a keyboard does, at any time; they are never stored. Raises `SessionBusy`. Without a
+        terminal only escape, which interrupts: keys never become a message."""
         if self.driver.screen is None and keys == _ESCAPE:
             self.interrupt()
         else:
@@ -269,8 +271,9 @@ class AgentSession:
         self._put(update)
 
     def screen_changed(self) -> None:
-        message = self._unrecorded
-        if self.driver.status == "stable" and (self._sent or message or self._inbox.next_prompt):
+        message, waits = self._unrecorded, self.driver.status in _WAITS
+        has_news = self.questions.is_news(self.driver.dialog)
+        if has_news or (waits and (self._sent or message or self._inbox.next_prompt)):
             self._wake.set()  # first the facts, then the status
         else:
             self._live_values.show_status(self.status)
@@ -329,8 +332,8 @@ class AgentSession:
             self._live_values.show_status(self.status)
 
     def _audit(self, change: str, reason: str, details: dict[str, Any]) -> None:
-        subject = "agent" if self._screen_facts is None else "terminal"
-        self.journal.record(events.Audited(f"{subject}.{change}", reason, details), run="")
+        name = f"{'agent' if self._screen_facts is None else 'terminal'}.{change}"
+        self.journal.record(events.Audited(name, reason, details), run="")
 
     async def _live(self) -> None:
         """Records all facts, one after the other, except the beginning of a run."""
@@ -351,10 +354,11 @@ class AgentSession:
     async def _proceed(self) -> None:
         await self._take_pending()
         await self._inbox.read()
-        if self._screen_facts is not None and self.driver.status == "stable":
+        if self._screen_facts is not None and (status := self.driver.status) in _WAITS:
             self._screen_facts.record(self.messages)
-            if self._sent is not None and self._sent.delivered:
+            if status == "stable" and self._sent is not None and self._sent.delivered:
                 await self._end_run(TurnEnd())
+        self.questions.follow(self.driver.dialog)
         await self.journal.commit()
         prompt = self._inbox.next_prompt
         if prompt is not None and self._sent is None and self.driver.status == "stable":
@@ -374,6 +378,7 @@ class AgentSession:
             await close_interrupted_run(self.journal)  # the driver may not have ended its turn
         else:
             self._screen_facts.record(self.messages)
+            self.questions.withdraw()
             if (sent := self._sent) is not None and sent.message:
                 sent.confirm(OstlerError(STOPPED))
                 await self._end_run(OstlerError(reason))
@@ -381,8 +386,7 @@ class AgentSession:
         await self.journal.commit()
 
     async def _leave(self) -> None:
-        process = self.driver.process
-        await process.stop()
+        await (process := self.driver.process).stop()
         if self._turn_task is not None:
             self._turn_task.cancel()
         self.questions.withdraw()
@@ -413,6 +417,8 @@ class AgentSession:
                 await self._fail_delivery(item)
             case TurnEnd() | OstlerError():
                 await self._end_run(item)
+            case AnswerFailed(reason=reason):
+                self.journal.record(events.Warned(f"the answer did not reach {self.agent_type}: {reason}"))
             case ConversationUpdate(conversation=conversation):
                 self._note_conversation(conversation)
             case _Withdrawal(answer=answer):

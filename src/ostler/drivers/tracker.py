@@ -9,10 +9,15 @@ import msgspec
 
 from ostler.drivers.agent_messages import Conversation
 from ostler.drivers.agent_spec import Timing
+from ostler.drivers.announcements import Announced
+from ostler.drivers.dialog import Drawn, OpenDialog
+from ostler.drivers.dialog_tracker import DialogTracker
 from ostler.drivers.driver import (
+    ASKS_FIRST,
     NOT_WAITING,
     STOPPED,
     AgentMessage,
+    AnswerFailed,
     Delivered,
     SavedState,
     Status,
@@ -125,7 +130,7 @@ class Write(msgspec.Struct, frozen=True):
     data: bytes
 
 
-Event = Write | Delivered | Undelivered
+Event = Write | Delivered | Undelivered | AnswerFailed
 
 
 class _Queued(msgspec.Struct, frozen=True):
@@ -166,6 +171,7 @@ class Tracker:
         self._initial_prompt_attempts = 0
         self._initial_prompt_sent = False
         self._ready_regex = _compiled(ready_regex)
+        self._dialogs = DialogTracker(agent_type, self.timing, self._ready_regex)
         custom = self.timing.ready_after if agent_type == "custom" else None
         self._ready_after = ready_after if ready_after is not None else custom
         self._first_keys = _FIRST_KEYS.get(agent_type, b"")
@@ -191,14 +197,26 @@ class Tracker:
             return "changing"
         if self._first_look is None or self._last_look < self._first_look + self.timing.stability:
             return "initializing"
+        if self._dialogs.open and not self._sending:
+            return "asking"
         if not self._is_still or not self.ready or self._queued or self._sending:
             return "changing"
-        return "stable"
+        return "changing" if self._dialogs.keeps_waiting else "stable"
+
+    @property
+    def dialog(self) -> OpenDialog | None:
+        """The dialog on the screen that waits for an answer."""
+        return self._dialogs.open if self.status == "asking" else None
 
     @property
     def on_its_way(self) -> tuple[int, str] | None:
         """The number and the text of the message whose keys `look` has returned, until its outcome."""
         return (self._sending.ticket, self._sending.text) if self._sending else None
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether the next look may return keys."""
+        return bool(self._queued or self._sending or self._dialogs.answer)
 
     def to_save(self) -> SavedState:
         if self._saved and not self.ready:
@@ -212,13 +230,26 @@ class Tracker:
         if not text:
             raise UsageError("message must not be empty")
         if self.status != "stable":
-            raise SessionBusy(NOT_WAITING)
+            raise SessionBusy(ASKS_FIRST if self.status == "asking" else NOT_WAITING)
         self._last_ticket += 1
         self._queued = _Queued(self._last_ticket, text, now)
         return self._last_ticket
 
-    def output(self, now: float, drawing: bool = False) -> None:
+    def choose(self, now: float, number: int, choice: int, cursor_keys: bool = False) -> None:
+        """Begins to make a choice in a dialog. Raises `UsageError` if that dialog is not open."""
+        self._dialogs.choose(now, number, choice, cursor_keys)
+
+    def refuse_typing(self, screen: str) -> list[Event]:
+        """Called with the screen right before the keys of a message are typed: if they would not reach the
+        input box, the message fails, and its keys must not be typed."""
+        message = self._sending
+        if message is None or not self._dialogs.refuses_text(screen):
+            return []
+        return [self._give_up(self._last_look, message, ASKS_FIRST)]
+
+    def output(self, now: float, drawing: bool = False, announced: Announced = "") -> None:
         """Reports output; `drawing`: the program announced that its frame is not complete."""
+        self._dialogs.announced = announced
         if self._output_since is None:
             self._output_since = now
         self._last_output = now
@@ -235,6 +266,7 @@ class Tracker:
             times.append(self._unchanged_since + self.timing.stability)
         if not self.ready and self._ready_after is not None:
             times.append(self._unchanged_since + self._ready_after)
+        times += self._dialogs.wants_look_at(self._unchanged_since, self._last_look)
         if self._delivery:
             times.append(self._delivery.wants)
         elif self._queued and self._is_still:
@@ -243,7 +275,9 @@ class Tracker:
             times.append(self._queued.since + self.timing.longest_queued)
         return min(times, default=None)
 
-    def look(self, now: float, screen: str, bracketed_paste: bool = True) -> list[Event]:
+    def look(
+        self, now: float, screen: str, bracketed_paste: bool = True, drawn: Drawn | None = None
+    ) -> list[Event]:
         """Reads the screen. It may be called more often than `wants_look_at` says."""
         if self._first_look is None:
             self._first_look = self._unchanged_since = now
@@ -257,7 +291,8 @@ class Tracker:
         self._become_ready(now)
         if not self._delivery:
             self._conversation.read(screen, now + self._epoch)
-        if self._first_keys and screen.strip():
+            events += self._look_for_dialog(now, drawn)
+        if self._first_keys and screen.strip() and not self._dialogs.keeps_waiting:
             events.append(Write(self._first_keys))
             self._first_keys = b""
         if self._delivery:
@@ -309,7 +344,25 @@ class Tracker:
         self._initial_prompt_attempts += 1
         self._queued = _Queued(INITIAL_PROMPT, self._initial_prompt, now)
 
+    def _look_for_dialog(self, now: float, drawn: Drawn | None) -> list[Event]:
+        if self._first_look is None or now < self._first_look + self.timing.stability:
+            return []
+        keys, failure = self._dialogs.look(
+            now,
+            self._screen,
+            drawn,
+            since=self._unchanged_since,
+            is_still=self._is_still,
+            is_ready=self.ready,
+        )
+        return [*([Write(keys)] if keys else []), *([failure] if failure else [])]
+
     def _send_queued(self, now: float, message: _Queued, bracketed_paste: bool) -> list[Event]:
+        if self._dialogs.keeps_waiting:
+            if message.ticket == INITIAL_PROMPT:
+                return []
+            self._queued = None
+            return [Undelivered(message.ticket, ASKS_FIRST)]
         if self._is_still:
             self._queued, self._sending = None, message
             self._delivery = Delivery(now, self._screen, self.timing)
@@ -322,22 +375,25 @@ class Tracker:
     def _deliver(self, now: float, delivery: Delivery) -> list[Event]:
         keys = [Write(data) for data in delivery.look(now, self._screen)]
         message = self._sending
+        if message and keys and self._dialogs.refuses_enter(self._screen, delivery.before, message.text):
+            return [self._give_up(now, message, ASKS_FIRST)]
         if message is None or not delivery.ended:
             return [*keys]
-        self._sending = self._delivery = None
         if delivery.phase is Phase.FAILED:
-            return [self._failed(now, message)]
+            return [self._give_up(now, message, TIMED_OUT)]
+        self._sending = self._delivery = None
         if message.ticket == INITIAL_PROMPT:
             self._initial_prompt_sent = True
         self._conversation.add_user_message(message.text, delivery.before, delivery.begun + self._epoch)
         self._conversation.read(self._screen, now + self._epoch)
         return [Delivered(message.ticket)]
 
-    def _failed(self, now: float, message: _Queued) -> Undelivered:
+    def _give_up(self, now: float, message: _Queued, reason: str) -> Undelivered:
+        self._sending = self._delivery = None
         again = message.ticket == INITIAL_PROMPT and self._initial_prompt_attempts < _INITIAL_PROMPT_ATTEMPTS
         if again:
             self._queue_initial_prompt(now)
-        return Undelivered(message.ticket, TIMED_OUT, again)
+        return Undelivered(message.ticket, reason, again)
 
 
 def _compiled(pattern: str) -> re.Pattern[str] | None:

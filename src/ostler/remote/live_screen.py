@@ -34,6 +34,8 @@ class AgentStatus(msgspec.Struct, frozen=True):
     transport: str = "pty"
 
 
+Word = Literal["waits for you", "asks", "is at work", "starts", ""]
+
 ScreenEvent = Size | bytes | Ended
 """A screen of that size, and then the bytes that draw on it."""
 
@@ -105,10 +107,11 @@ def status_of(response: object) -> AgentStatus:
     return msgspec.structs.replace(status, status=_word(status.status))
 
 
-def _word(status: str) -> Literal["waits for you", "is at work", "starts", ""]:
-    if status in ("stable", ""):
-        return "waits for you" if status else ""
-    return "starts" if status == "initializing" else "is at work"
+_WORDS: dict[str, Word] = {"stable": "waits for you", "asking": "asks", "initializing": "starts", "": ""}
+
+
+def _word(status: str) -> Word:
+    return _WORDS.get(status, "is at work")
 
 
 async def _bytes(remote: Remote, path: str) -> AsyncGenerator[ScreenEvent, None]:

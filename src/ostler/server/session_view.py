@@ -28,9 +28,9 @@ class AgentView(msgspec.Struct, frozen=True):
 
     type: str
     """`claude`, `codex` and so on; `custom` for an unknown one."""
-    status: Literal["initializing", "changing", "stable", "elsewhere", "ended"]
-    """`stable`: it waits for the next message. `elsewhere`: another process drives it, see the live value
-    `terminal:status`. `ended`: it can be restarted."""
+    status: Literal["initializing", "changing", "stable", "asking", "elsewhere", "ended"]
+    """`stable`: it waits for the next message. `asking`: for the answer to a question. `elsewhere`: another
+    process drives it, see the live value `terminal:status`. `ended`: it can be restarted."""
     transport: Literal["", "pty", "acp", "stream-json"]
     """How it is driven; empty if this server does not drive it."""
     remembered: bool

@@ -208,15 +208,17 @@ TREE_INVARIANTS = (
 
 
 def is_at_rest(facts: Sequence[Fact]) -> bool:
-    """No run is under way or was interrupted, and no question of an extension is open: their processes still
-    write what is missing."""
+    """No run is under way or was interrupted, and no question of an extension or between runs is open: their
+    processes still write what is missing."""
     run, questions = "", set()
     for fact in facts:
         if fact.type in ("run_started", "run_waiting", "run_resumed", "run_ended"):
             run = fact.type
         elif fact.type in ("question_asked", "question_answered"):
             match fact.event:
-                case events.QuestionAsked(id=question, asked_by="extension"):
+                case events.QuestionAsked(id=question, asked_by=asker) if (
+                    asker == "extension" or not fact.run
+                ):
                     questions.add(question)
                 case events.QuestionAnswered(id=question):
                     questions.discard(question)

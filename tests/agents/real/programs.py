@@ -48,7 +48,8 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     tool: str = ""
     asks: str
     """Words of the question whether it may; empty: it asks nobody."""
-    allows: bytes = b""
+    allows: str = ""
+    """How the choice begins that allows it."""
     has_planted: str = ""
     """What it shows when it has."""
     leaves: tuple[tuple[bytes, str], ...]
@@ -181,7 +182,7 @@ def _calls(tool: str, **arguments: str) -> Turn:
     return turn("I will plant it.", call(tool, arguments))
 
 
-_CTRL_C, _CTRL_D, _ENTER = b"\x03", b"\x04", b"\r"
+_CTRL_C, _CTRL_D = b"\x03", b"\x04"
 
 PROGRAMS = (
     Program(
@@ -192,7 +193,7 @@ PROGRAMS = (
         acts=_calls("Bash", command=COMMAND, description="Plant"),
         tool="Bash",
         asks="Do you want to proceed?",
-        allows=b"1",
+        allows="Yes",
         leaves=((_CTRL_C, "Press Ctrl-C again to exit"), (_CTRL_C, "")),
     ),
     Program(
@@ -205,7 +206,7 @@ PROGRAMS = (
         ),
         tool="exec_command",
         asks="Would you like to run the following command?",
-        allows=b"y",
+        allows="Yes, proceed",
         leaves=((_CTRL_C, ""),),
     ),
     Program(
@@ -218,7 +219,7 @@ PROGRAMS = (
         prepare=_aider,
         acts=turn(f"{PLANTED}\n```\norchard\n```\n"),
         asks="Create new file? (Y)es/(N)o",
-        allows=b"y\r",
+        allows="Yes",
         has_planted=f"Applied edit to {PLANTED}",
         leaves=((b"/exit\r", ""),),
     ),
@@ -230,7 +231,7 @@ PROGRAMS = (
         acts=_calls("bash", command=COMMAND, description="Plant"),
         tool="bash",
         asks="Permission required",
-        allows=_ENTER,
+        allows="Allow once",
         leaves=((_CTRL_C, ""),),
     ),
     Program(
@@ -241,7 +242,7 @@ PROGRAMS = (
         acts=_calls("run_shell_command", command=COMMAND, description="Plant"),
         tool="run_shell_command",
         asks="Allow execution of",
-        allows=_ENTER,
+        allows="Allow once",
         leaves=((_CTRL_C, "Press Ctrl+C again to exit."), (_CTRL_C, "")),
     ),
     Program(

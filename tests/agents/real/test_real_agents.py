@@ -12,6 +12,8 @@ import pytest
 from ostler.drivers import format_message, is_ready, new_text, split_tool_calls
 from ostler.drivers.lifecycle import start_agent_session
 from ostler.drivers.session import AgentSession
+from ostler.schema import requests
+from ostler.schema.errors import SessionBusy
 from ostler.store.memory import MemoryStore
 from ostler.testkit.vendors import FakeVendor
 from tests.agents.real.answers import AFTER_THE_TOOL, FIRST, LINES, PLANT, PLANTED, SECOND, SLOW, answering
@@ -98,14 +100,24 @@ class Driven:
         await self.ask(PLANT)
         planted = self.place.orchard / PLANTED
         if self.program.asks:
-            await self.says(self.program.asks)
+            await self.until(lambda: self.session.status == "asking" and self.program.asks in self.said)
             await self.record("confirmation")
+            for text in ("yes", "1", "y", "go on", "/help", "1\n\n"):
+                with pytest.raises(SessionBusy):
+                    await self.session.send(text.strip())
             assert not planted.exists()
-            self.session.press(self.program.allows)
+            await self.allow()
         await self.says(self.program.has_planted or AFTER_THE_TOOL)
         await self.record("tool")
         assert planted.read_text() == "orchard\n"
         return "yes" if self.program.asks else "asks nobody"
+
+    async def allow(self) -> None:
+        """Chooses what comes first in its dialog."""
+        (asked,) = self.session.journal.state.questions.values()
+        assert asked.question.choices[0].startswith(self.program.allows)
+        answer = requests.Answer(id="allow", question=asked.id, answer=asked.question.choices[0])
+        await self.session.journal.store.submit(self.session.id, answer)
 
     async def be_interrupted(self) -> str:
         await self.ask(SLOW)

@@ -52,6 +52,30 @@ async def test_an_agent_is_started_answers_a_prompt_and_is_ended(tmp_path: Path)
         assert (await served.http.delete(f"sessions/{session}")).status_code == 204
 
 
+async def test_an_agent_that_asks_is_shown_as_asking_and_answered_over_the_api(tmp_path: Path) -> None:
+    dialogs = str(Path(ECHO["command"][-1]).with_name("dialog_agent.py"))
+    command = [*ECHO["command"][:-1], dialogs, "claude"]
+    async with serving_agents(tmp_path) as served:
+        session = await start(served, command=command, type="claude")
+        await until(served, session)
+        wish = [{"type": "text", "text": "/write file"}]
+        assert (await served.ask(session, "prompt", content=wish))["state"] == "settled"
+        shown = await until(served, session, "asking")
+        assert (shown["run"]["status"], shown["run"]["waiting"]) == ("waiting", "question")
+        (row,) = (await served.get("sessions"))["sessions"]
+        assert row["agent"]["status"] == "asking"
+        refused = await served.ask(session, "prompt", content=[{"type": "text", "text": "yes"}])
+        assert refused["state"] == "refused"
+        assert "it asks a question" in str(refused)
+        (question,) = shown["questions"]
+        assert question["asked"]["question"]["choices"][0] == "Yes"
+        answered = await served.ask(session, "answer", question=question["asked"]["id"], answer="No")
+        assert answered["state"] == "settled"
+        shown = await until(served, session)
+        assert (shown["questions"], shown["run"]) == ([], None)
+        assert not (served.work / "file").exists()
+
+
 async def test_it_is_started_with_what_was_asked_for(tmp_path: Path) -> None:
     folder = tmp_path / "elsewhere"
     folder.mkdir()

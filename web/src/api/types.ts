@@ -154,7 +154,7 @@ export interface WaitingRequest {
 /** Another vendor's agent. */
 export interface AgentInfo {
   type: string;
-  status: "initializing" | "changing" | "stable" | "elsewhere" | "ended";
+  status: "initializing" | "changing" | "stable" | "asking" | "elsewhere" | "ended";
   /** How this server drives it; empty if it does not. */
   transport: "" | "pty" | "acp" | "stream-json";
   /** The server knows the command that restarts it. */

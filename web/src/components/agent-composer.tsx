@@ -32,6 +32,8 @@ function placeholder(agent: AgentSession): string {
       return "The agent has ended.";
     case "starting":
       return agent.queues ? "Starting. Messages are queued…" : "Starting…";
+    case "asking":
+      return "The agent asks a question: answer it first.";
     case "running":
       return agent.queues ? "Working. Messages are queued…" : "Working…";
     default:
@@ -45,6 +47,7 @@ function blockedReason(agent: AgentSession): string {
   if (!canAct()) return "Read-only access";
   if (state === "ended") return "The agent has ended.";
   if (agent.connection.value === "offline") return "Not connected.";
+  if (state === "asking") return "The agent asks a question: answer it first.";
   if (state !== "stable" && !agent.queues) return "The agent is working: wait, or stop it.";
   return "";
 }
@@ -56,7 +59,7 @@ export function AgentComposer({ agent }: { agent: AgentSession }): JSX.Element {
   const [isSending, setSending] = useState(false);
   const text = composerText.value;
   const state = agent.state.value;
-  const isRunning = state === "running" || state === "starting";
+  const isRunning = state === "running" || state === "starting" || state === "asking";
   const reason = blockedReason(agent);
   const canSend = !reason && !isSending && text.trim() !== "";
   const takesKeys = Boolean(agent.terminal.value || agent.screen.value);

@@ -11,7 +11,7 @@ import "../agents.css";
 /** Pixels. */
 const MIN_WIDTH_FOR_BOTH = 840;
 
-const STATES = { unknown: "", starting: "starting", stable: "ready", running: "working", ended: "ended" };
+const STATES = { unknown: "", starting: "starting", stable: "ready", asking: "asking", running: "working", ended: "ended" };
 
 export function AgentBadge({ agent }: { agent: AgentSession }): JSX.Element {
   const isOffline = agent.connection.value === "offline";

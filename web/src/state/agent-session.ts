@@ -4,7 +4,7 @@ import { type ReadonlySignal, signal } from "@preact/signals";
 import type { Connection, StreamSource } from "../api/event-stream";
 import { stored } from "./app";
 
-export type AgentState = "unknown" | "starting" | "stable" | "running" | "ended";
+export type AgentState = "unknown" | "starting" | "stable" | "asking" | "running" | "ended";
 
 export interface AgentSession {
   readonly type: ReadonlySignal<string>;

@@ -12,7 +12,7 @@ interface LiveStatus {
   status: string;
   agent_type: string;
 }
-const STATES: Record<string, AgentState> = { initializing: "starting", changing: "running", stable: "stable" };
+const STATES: Record<string, AgentState> = { initializing: "starting", changing: "running", stable: "stable", asking: "asking" };
 
 class DrivenSession implements AgentSession {
   readonly queues = true;

@@ -117,7 +117,7 @@ def _answer(request: Request, body: msgspec.Struct) -> Response:
 
 def _why_not_sent(error: OstlerError) -> str:
     """agentapi repeats the prefix when the message was accepted and its delivery failed."""
-    was_refused = isinstance(error, UsageError) or error.message == NOT_WAITING
+    was_refused = isinstance(error, UsageError) or error.message.startswith(NOT_WAITING)
     return _NOT_SENT * (1 if was_refused else 2) + error.message
 
 
