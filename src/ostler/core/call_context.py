@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Coroutine, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +18,7 @@ from ostler.core.processes import ProcessId
 from ostler.core.questions import NOBODY_TO_ASK, withdraw_question
 from ostler.core.run_state import CallState
 from ostler.core.store import Blobs
-from ostler.core.tool import ResultLimits
+from ostler.core.tool import FileRules, ResultLimits
 from ostler.schema import events
 from ostler.schema.errors import CallRefused, StoreError
 from ostler.schema.facts import Fact, storage_problem
@@ -193,6 +194,7 @@ class CallContext:
         self.call = call.called.call
         self.attempt = call.started.attempt if call.started else 1
         self.cwd: Path = harness.cwd
+        self.judged: Path | None = None
         self.cancel = cancel
         self.memory = session.memory
         self.services = harness.services
@@ -202,6 +204,12 @@ class CallContext:
 
     def output(self, text: str, stream: Literal["out", "err"] = "out") -> None:
         self._spool.write(text, stream)
+
+    @cached_property
+    def file_rules(self) -> FileRules | None:
+        hook = self.harness.permission_hook
+        rules = {**(self.position.permissions() if self.position else {}), **self.journal.state.permissions}
+        return hook.files(tuple(rules.items())) if hook and hook.files else None
 
     async def own_process(self, process: ProcessId) -> None:
         self.journal.has_processes = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -31,6 +32,8 @@ class ApprovedCall(msgspec.Struct, frozen=True):
     answer: Any = None
     state: Any = None
     allowed_by: str = ""
+    path: str = ""
+    """The resolved path that permission has judged."""
 
 
 class CallGate:
@@ -82,42 +85,43 @@ class CallGate:
         if problem:
             return failed(f"a hook rewrote the arguments wrongly: {problem}", kind="call_refused")
         if isinstance(obstacle, Ask):
-            if problem := await self._precheck(tool, validated):
+            if problem := await self._precheck(tool, validated, planned.path):
                 return failed(problem)
-            return self._question(call, obstacle, planned.arguments)
+            return self._question(call, obstacle, planned)
         allowed_by = obstacle.by if isinstance(obstacle, Allow) else ""
-        return self._ready(tool, planned.arguments, validated, allowed_by)
+        return self._ready(tool, planned.arguments, validated, allowed_by, planned.path)
 
     def _ready(
-        self, tool: Tool, arguments: dict[str, Any], validated: Any, allowed_by: str = ""
+        self, tool: Tool, arguments: dict[str, Any], validated: Any, allowed_by: str = "", path: str = ""
     ) -> ApprovedCall:
         scope, run, key = tool.spec.idempotent, self._journal.state.run, ""
         if scope != "no" and run is not None:
             key = idempotency_key(tool.spec.name, arguments, run.id if scope == "run" else "session")
-        return ApprovedCall(tool, arguments, validated, key, allowed_by=allowed_by)
+        return ApprovedCall(tool, arguments, validated, key, allowed_by=allowed_by, path=path)
 
-    async def _precheck(self, tool: Tool, validated: Any) -> str:
+    async def _precheck(self, tool: Tool, validated: Any, path: str) -> str:
         """Why the call would fail whatever the user answers: then there is no question."""
         if (precheck := getattr(tool, "precheck", None)) is None:
             return ""
         try:
-            return str(await precheck(validated, _Before(self._session)))
+            return str(await precheck(validated, _Before(self._session, path)))
         except StoreError:
             raise
         except Exception as error:
             return f"{tool.spec.name} could not be checked: {describe_error(error)}"
 
-    def _question(
-        self, call: CallState, ask: Ask, arguments: dict[str, Any]
-    ) -> events.QuestionAsked | Failed:
+    def _question(self, call: CallState, ask: Ask, planned: PlannedCall) -> events.QuestionAsked | Failed:
         if self._harness.asker is None and not self._harness.wait_for_answers:
             return failed(ask.question.reason or NOBODY_TO_ASK, kind="call_refused")
+        state: dict[str, Any] = {"arguments": planned.arguments}
+        if planned.path:  # the answer is about this path, also if it comes later and in another process
+            state["path"] = planned.path
         return events.QuestionAsked(
             id=self._journal.world.new_id("q"),
             question=ask.question,
             call=call.called.call,
             asked_by=ask.by,
-            state={"arguments": arguments},
+            state=state,
         )
 
     def resume(
@@ -136,7 +140,7 @@ class CallGate:
             validated, problem = _validated(tool, arguments)
             if problem:
                 return failed(f"the tool changed meanwhile: {problem}", kind="invalid_arguments")
-            return self._ready(tool, arguments, validated)
+            return self._ready(tool, arguments, validated, path=asked.state.get("path", ""))
         if answered.outcome != "answered":
             return failed("The user did not answer the question.", kind="call_refused")
         is_called_again = asked.resume == "again" or (tool.spec.resumes and not asked.resume)
@@ -160,9 +164,10 @@ class CallGate:
 class _Before:
     """What a tool may know of the session before its call runs."""
 
-    def __init__(self, session: OpenSession) -> None:
+    def __init__(self, session: OpenSession, path: str = "") -> None:
         self._journal = session.journal
         self.cwd = session.harness.cwd
+        self.judged = Path(path) if path else None
         self.memory = session.memory
 
     def results(self) -> AsyncIterator[events.ToolResultFact]:

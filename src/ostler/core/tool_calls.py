@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import msgspec
 
@@ -206,6 +207,7 @@ class ToolRunner:
         spool = OutputSpool(self._journal, called.call)
         context = CallContext(self._session, self._budget, call, step.number, spool, token)
         context.answer, context.state = ready.answer, ready.state
+        context.judged = Path(ready.path) if ready.path else None
         start, timeout = now_ms(), ready.tool.spec.timeout
         running = _outcome_of(ready.tool, ready, context)
         span = self._harness.start_span("tool_call", tool=called.name, call=called.call, step=step.number)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -31,10 +32,17 @@ _MAX_DRAIN = 1.0
 
 @asynccontextmanager
 async def child_process(
-    command: Sequence[str], *, context: ToolContext, cwd: Path, on_output: Callable[[bytes], None]
+    command: Sequence[str],
+    *,
+    context: ToolContext,
+    cwd: Path,
+    on_output: Callable[[bytes], None],
+    stdin: int = subprocess.DEVNULL,
 ) -> AsyncIterator[ChildProcess]:
     """Runs a command. If an exception leaves the block, the whole process group is ended first."""
-    child = ChildProcess(command, session=context.session, call=context.call, cwd=cwd, on_output=on_output)
+    child = ChildProcess(
+        command, session=context.session, call=context.call, cwd=cwd, on_output=on_output, stdin=stdin
+    )
     try:
         await context.own_process(child.id)
         yield child
@@ -57,6 +65,7 @@ class ChildProcess:
         call: str,
         cwd: Path,
         on_output: Callable[[bytes], None],
+        stdin: int = subprocess.DEVNULL,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._session = session
@@ -71,7 +80,9 @@ class ChildProcess:
         try:
             os.set_blocking(self._output, False)
             environment = {**os.environ, **process_environment(session, call)}
-            self._group = OwnedGroup(command, cwd=cwd, stdout=output, stderr=output, environment=environment)
+            self._group = OwnedGroup(
+                command, cwd=cwd, stdin=stdin, stdout=output, stderr=output, environment=environment
+            )
         except BaseException as error:
             os.close(self._output)
             if isinstance(error, UsageError):
