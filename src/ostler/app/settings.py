@@ -83,6 +83,8 @@ class Settings(ModelOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Rules for calls that need your approval; they override `allow`."""
     deny: tuple[str, ...] = ()
     """Rules for calls that never run; they override all others."""
+    pass_env: tuple[str, ...] = ()
+    """Variables with keys that commands and extension programs get all the same, such as `OPENAI_API_KEY`."""
     on_question: Literal["refuse", "wait"] = "refuse"
     """What to do with a call that needs approval when no person can answer: refuse it, or wait."""
     silence_limit: Annotated[float, msgspec.Meta(gt=0)] = 120.0
@@ -274,7 +276,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
         text = environment.get(f"OSTLER_{name.upper()}")
         if text is None or name in TABLES:
             continue
-        if name in ("tools", "append_system", "fallback", "extensions"):
+        if name in ("tools", "append_system", "fallback", "extensions", "pass_env"):
             values[name] = [part.strip() for part in text.split(",") if part.strip()]
         else:
             values[name] = text

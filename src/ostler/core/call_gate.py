@@ -14,11 +14,17 @@ from ostler.core.hooks import Allow, Ask, HookScope, PlannedCall, Refuse
 from ostler.core.json_schema import coerce
 from ostler.core.questions import NOBODY_TO_ASK, grants
 from ostler.core.run_state import CallState, StepState
+from ostler.core.secrets import MASK
 from ostler.core.tool import Tool
 from ostler.schema import events
 from ostler.schema.errors import InvalidArguments, StoreError, describe_error
 from ostler.schema.ids import blake2b
 from ostler.schema.outcomes import Failed, FinalOutcome, failed, ok
+
+MASKED_TEXT = (
+    f"the text contains {MASK}, which stands for a key that you cannot see: writing it would replace the key. "
+    "Change other parts of the file, or let the user edit this one"
+)
 
 
 class ApprovedCall(msgspec.Struct, frozen=True):
@@ -70,6 +76,8 @@ class CallGate:
             validated, problem = _validated(tool, arguments)
         if problem:
             return failed(problem, kind="invalid_arguments")
+        if tool.spec.kind == "edit" and MASK.encode() in msgspec.json.encode(arguments):
+            return failed(MASKED_TEXT, kind="call_refused")
         if self._harness.permission_hook is None and "before_tool" not in self._harness.hooks:
             return self._ready(tool, arguments, validated)
         position, own_rules = self._session.position, self._journal.state.permissions

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from ostler.core.secrets import tool_environment
 from ostler.schema.errors import OstlerError, UsageError
 
 SESSION_VARIABLE = "OSTLER_SESSION"
@@ -282,7 +283,7 @@ class OwnedGroup:
             self.process = subprocess.Popen(
                 command,
                 cwd=cwd,
-                env=environment,
+                env=tool_environment() if environment is None else environment,
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,

@@ -110,6 +110,7 @@ Match = Literal["yes", "maybe", "no"]
 _PATH_TOOLS = ("read", "search", "edit", "write", "ls", "grep", "find")
 _RULE = re.compile(r"([\w.:/*-]+)(?:\((.*)\))?", re.DOTALL)
 _SPECIAL = re.compile(r"[*?\[\]{}\\]")
+_ESCAPED = re.compile(r"\\.", re.DOTALL)
 
 
 class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -217,8 +218,8 @@ def command_pattern(words: Sequence[str], *, exact: bool) -> str:
     return ("=" if exact else "") + shlex.join(escaped)
 
 
-def matches_path(rule: Rule, path: Path, cwd: Path) -> Match:
-    """Whether the rule matches an absolute path.
+def matches_path(rule: Rule, path: Path, cwd: Path, real: Path | None = None) -> Match:
+    """Whether the rule matches an absolute path; `real` is the path without links, resolved only once.
 
     A rule that allows must match the path with its links resolved. One that restricts also matches the path
     as written, and everything below a folder.
@@ -226,7 +227,7 @@ def matches_path(rule: Rule, path: Path, cwd: Path) -> Match:
     if rule.pattern is None:
         return "yes"
     base = Path(rule.base) if rule.base else cwd
-    real = path.resolve()
+    real = real or path.resolve()
     if not rule.restricts:
         return "yes" if _allowed_form(rule.pattern, base).fullmatch(str(real)) else "no"
     forms = _restricting_forms(rule.pattern, base)
@@ -235,6 +236,11 @@ def matches_path(rule: Rule, path: Path, cwd: Path) -> Match:
             if any(form.fullmatch(str(one)) for form in forms):
                 return "yes"
     return "no"
+
+
+def names_one_path(rule: Rule) -> bool:
+    """Whether the rule names one file, by its path or its name, and nothing else."""
+    return rule.pattern is not None and not _SPECIAL.search(_ESCAPED.sub("", rule.pattern))
 
 
 def _allowed_form(pattern: str, base: Path) -> re.Pattern[str]:

@@ -27,6 +27,7 @@ SENSITIVE = frozenset(
         "gguf",
         "key_command",
         "options",
+        "pass_env",
         "providers",
         "terminal_agents",
     }

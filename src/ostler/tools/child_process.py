@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ostler.core.processes import OwnedGroup, kill_processes_of, on_exit, process_environment
+from ostler.core.secrets import MaskedStream, tool_environment
 from ostler.core.tool import ToolContext
 from ostler.schema.errors import ToolFailed, UsageError
 
@@ -55,7 +56,8 @@ async def child_process(
 
 class ChildProcess:
     """See `child_process`. `on_output` gets pieces of at most `READ_SIZE` bytes, one per turn of the loop, so
-    that a command which prints without end does not block everything else."""
+    that a command which prints without end does not block everything else. Only with `keeps_keys`, for a
+    person's own commands, are the variables with keys passed on, and keys in the output not masked."""
 
     def __init__(
         self,
@@ -66,11 +68,13 @@ class ChildProcess:
         cwd: Path,
         on_output: Callable[[bytes], None],
         stdin: int = subprocess.DEVNULL,
+        keeps_keys: bool = False,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._session = session
         self._call = call
         self._on_output = on_output
+        self._masked = None if keeps_keys else MaskedStream()
         self._bytes_read = 0
         self._is_kept = False
         self._problem: Exception | None = None
@@ -79,7 +83,8 @@ class ChildProcess:
         self._output, output = os.pipe()
         try:
             os.set_blocking(self._output, False)
-            environment = {**os.environ, **process_environment(session, call)}
+            inherited = dict(os.environ) if keeps_keys else tool_environment()
+            environment = {**inherited, **process_environment(session, call)}
             self._group = OwnedGroup(
                 command, cwd=cwd, stdin=stdin, stdout=output, stderr=output, environment=environment
             )
@@ -115,7 +120,10 @@ class ChildProcess:
             before = self._bytes_read
             await asyncio.wait([self._output_ended], timeout=_IDLE_WAIT)
             if self._bytes_read == before:
-                return
+                break
+        self._pass_on_rest()
+        if self._problem:
+            raise self._problem
 
     async def end(self) -> None:
         """Terminates the group, and kills it after a grace period. A cancellation skips the waiting."""
@@ -129,6 +137,7 @@ class ChildProcess:
             await asyncio.to_thread(kill_processes_of, self._session, self._call)
             await self._until_group_is_gone(_KILL_WAIT)
             self._drain_now()
+            self._pass_on_rest()
 
     def keep_reading(self) -> None:
         """Keeps reading and drops what background processes print: a closed pipe would kill them, a full one
@@ -168,6 +177,12 @@ class ChildProcess:
             self._close_output()
             return False
         self._bytes_read += len(piece)
+        self._pass_on(self._masked.feed(piece) if self._masked else piece)
+        return True
+
+    def _pass_on(self, piece: bytes) -> None:
+        if not piece:
+            return
         try:
             self._on_output(piece)
         except Exception as error:
@@ -175,10 +190,15 @@ class ChildProcess:
             self._problem = error
             if not self._ended.done():
                 self._ended.set_result(None)
-        return True
+
+    def _pass_on_rest(self) -> None:
+        """Passes on what might have become a key: nothing more of it is waited for."""
+        if self._masked:
+            self._pass_on(self._masked.end())
 
     def _close_output(self) -> None:
         if not self._output_ended.done():
+            self._pass_on_rest()
             self._output_ended.set_result(None)
             self._loop.remove_reader(self._output)
             os.close(self._output)

@@ -75,9 +75,13 @@ def require_same(path: Path, before: os.stat_result) -> None:
         raise ToolFailed(f"{path} was replaced during the search: try again")
 
 
-def hidden_in(context: ToolContext) -> Callable[[Path], bool]:
-    """Whether a search or listing skips a file, given its resolved path."""
-    return context.file_rules.hides if context.file_rules else lambda path: False
+def hidden_below(root: Path, context: ToolContext) -> Callable[[Path], bool]:
+    """Whether a search or listing of the root skips a file, given its resolved path. Below a root that is
+    hidden itself, and was named and approved, only rules that deny count."""
+    rules = context.file_rules
+    if rules is None:
+        return lambda path: False
+    return (lambda path: bool(rules.denial(path))) if rules.hides(root) else rules.hides
 
 
 def skipped_note(count: int) -> str:

@@ -21,7 +21,7 @@ from ostler.tools.files import (
     compile_glob,
     display_path,
     file_errors,
-    hidden_in,
+    hidden_below,
     in_path_order,
     is_folder,
     judged_folder_or_file,
@@ -53,7 +53,8 @@ async def find(
     if not S_ISDIR(status.st_mode):
         raise ToolFailed(f"{path} is not a directory")
     with file_errors(path):
-        found = await run_cancellable(lambda stop: _matching(root, status, pattern, hidden_in(context), stop))
+        hides = hidden_below(root, context)
+        found = await run_cancellable(lambda stop: _matching(root, status, pattern, hides, stop))
     paths = found.names
     prefix = "" if root == context.cwd.resolve() else display_path(root, context.cwd) + "/"
     rows = first_that_fit(without_surrogates(prefix + name) for name in paths[:limit])
@@ -110,7 +111,7 @@ async def ls(path: str = ".", limit: Annotated[int, msgspec.Meta(ge=1)] = 500, *
     if not S_ISDIR(status.st_mode):
         raise ToolFailed(f"{path} is a file: use read to see it")
     with file_errors(path):
-        listed = await run_cancellable(lambda stop: _list(folder, limit, hidden_in(context), stop))
+        listed = await run_cancellable(lambda stop: _list(folder, limit, hidden_below(folder, context), stop))
     rows, total = first_that_fit(listed.rows), listed.total
     is_cut = len(rows) < total
     details = {"path": display_path(folder, context.cwd), "entries": total, "truncated": is_cut}

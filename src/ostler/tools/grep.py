@@ -19,6 +19,7 @@ from ostler.tools.files import (
     Stop,
     display_path,
     file_errors,
+    hidden_below,
     is_folder,
     judged_folder_or_file,
     require_same,
@@ -90,8 +91,9 @@ class GrepTool:
         fields = msgspec.structs.asdict(arguments)
         del fields["path"]
         skipped: tuple[str, ...] = ()
-        if is_tree and (rules := context.file_rules):
-            skipped = await run_cancellable(lambda stop: _hidden(root, arguments.glob, rules.hides, stop))
+        hides = hidden_below(root, context)
+        if is_tree and context.file_rules:
+            skipped = await run_cancellable(lambda stop: _hidden(root, arguments.glob, hides, stop))
         request = grep_engines.SearchRequest(root=root, is_folder=is_tree, skipped=skipped, **fields)
         program = self._find_ripgrep()
         with file_errors(arguments.path):

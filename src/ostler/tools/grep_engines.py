@@ -27,7 +27,7 @@ from ostler.core.processes import find_program
 from ostler.core.tool import ToolContext
 from ostler.schema.errors import ToolFailed
 from ostler.tools.child_process import child_process
-from ostler.tools.files import in_path_order, walk
+from ostler.tools.files import hidden_below, in_path_order, walk
 from ostler.tools.truncation import MAX_BYTES, first_that_fit, without_surrogates
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ class _Reader:
         self.collector = Collector(request)
         self._root = request.root
         self._skipped = dict.fromkeys(request.skipped, True)
-        self._rules = context.file_rules
+        self._hides = hidden_below(request.root, context)
         self.errors: list[str] = []
         """Lines that are no records, such as what rg prints about an invalid pattern."""
         self._is_file = not request.is_folder
@@ -247,10 +247,8 @@ class _Reader:
             raise _Enough
 
     def _is_skipped(self, path: str) -> bool:
-        if not path or self._rules is None:
-            return False
         if path not in self._skipped:  # it may have appeared since the files to skip were listed
-            self._skipped[path] = self._rules.hides(self._root / path)
+            self._skipped[path] = bool(path) and self._hides(self._root / path)
         return self._skipped[path]
 
 

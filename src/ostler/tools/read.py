@@ -13,6 +13,7 @@ import msgspec
 from ostler.core import files
 from ostler.core.function_tool import tool
 from ostler.core.lazy import lazy_module
+from ostler.core.secrets import MaskedStream
 from ostler.core.tool import ToolContext
 from ostler.schema.errors import NotFound, ToolFailed
 from ostler.schema.messages import File, Image
@@ -158,13 +159,15 @@ def _too_large(media_type: str, raw_path: str, size: int, limit: int) -> ToolFai
 def _text_lines(pieces: Iterator[bytes], status: os.stat_result, window: LineWindow, stop: Stop) -> _Lines:
     digest = new_digest()
     is_huge = status.st_size > MAX_DIGESTED
+    masked = MaskedStream()  # before lines are cut: a part of a key would not be recognised
     for piece in pieces:
-        window.feed(piece)
+        window.feed(masked.feed(piece))
         if stop() or (is_huge and window.full):
             break
         if not is_huge:
             digest.update(piece)
     else:
+        window.feed(masked.end())
         window.finish()
         return _Lines(window, stamp_of(status) if is_huge else digest.hexdigest(), complete=True)
     return _Lines(window, stamp_of(status), complete=False)
