@@ -13,6 +13,7 @@ from shlex import quote
 import pytest
 
 from ostler.core.processes import SESSION_VARIABLE
+from ostler.core.secrets import MASK
 from ostler.models import credentials
 from ostler.models.credentials import (
     Key,
@@ -112,7 +113,7 @@ def test_used_keys_are_redacted_from_any_text(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("GROQ_API_KEY", "gsk-canary")
     find_key(OPENAI, KeySearch(configured="sk-canary"))
     text = "sk-canary-long, sk-canary, gsk-canary"
-    assert redact_keys(text, ["sk-canary-long", ""]) == "[hidden], [hidden], [hidden]"
+    assert redact_keys(text, ["sk-canary-long", ""]) == f"{MASK}, {MASK}, {MASK}"
 
 
 def test_the_file_is_private_from_its_first_moment(file: Path) -> None:

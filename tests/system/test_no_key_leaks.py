@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from ostler.core.secrets import MASK
 from ostler.testkit.vendors import Answer, Refusal, Trouble, call, say, turn
 from tests.support.command import PATIENCE, Ostler, Ran
 from tests.support.fixtures import Serve
@@ -171,7 +172,7 @@ def test_a_failed_run_contains_no_key(ostler: Ostler, serve: Serve) -> None:
 def test_a_refusal_contains_no_key(prepared: Prepared, serve: Serve) -> None:
     vendor = serve(Refusal(401, f"Incorrect API key provided: {CANARY}"))
     ran = prepared.prompt(vendor.chat_url, "--json")
-    assert ran.code == 1 and "[hidden]" in ran.lines[-1]["reason"]
+    assert ran.code == 1 and MASK in ran.lines[-1]["reason"]
 
 
 @pytest.mark.parametrize("wire", ["anthropic", "responses", "gemini"])
@@ -211,7 +212,7 @@ def test_a_crash_shows_where_it_happened_and_no_key(prepared: Prepared) -> None:
     model = ("--model", "openai/fake", "--base-url", "http://127.0.0.1:1/v1")
     ran = prepared.in_one_process(CRASHING, "-p", *model, *prepared.options, "hi")
     assert ran.code == 1
-    assert "RuntimeError: this should not happen" in ran.err and "Bearer [hidden]" in ran.err
+    assert "RuntimeError: this should not happen" in ran.err and f"Bearer {MASK}" in ran.err
     assert "this is a bug in ostler" in ran.err
 
 

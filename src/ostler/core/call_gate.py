@@ -22,8 +22,8 @@ from ostler.schema.ids import blake2b
 from ostler.schema.outcomes import Failed, FinalOutcome, failed, ok
 
 MASKED_TEXT = (
-    f"the text contains {MASK}, which stands for a key that you cannot see: writing it would replace the key. "
-    "Change other parts of the file, or let the user edit this one"
+    f"the text contains {MASK}, which stands for a key that you cannot see: writing it would replace "
+    "the key. Change other parts of the file, or let the user edit this one"
 )
 
 

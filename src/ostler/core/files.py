@@ -6,7 +6,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -14,6 +14,7 @@ from typing import BinaryIO
 from ostler.schema.errors import ToolFailed
 from ostler.schema.ids import new_id
 
+_MOST_OPEN = 64
 _NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC
 # A folder on the way need not be readable: its entries are only looked up by name.
 _STEP = getattr(os, "O_PATH", getattr(os, "O_SEARCH", os.O_RDONLY)) | os.O_DIRECTORY | _NO_LINK
@@ -143,6 +144,32 @@ def open_judged(path: Path) -> Iterator[BinaryIO]:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise ToolFailed(f"{path} is not a regular file")
         yield file
+
+
+def existing_below(folder: int, path: Path, names: Iterable[str]) -> Iterator[str]:
+    """Those of these relative paths that are below the open folder, with no link between: a search that walks
+    by name may have been led elsewhere. `path` is the folder's."""
+    inside: dict[Path, int] = {Path(): folder}
+    try:
+        for name in names:
+            relative = Path(name)
+            with suppress(OSError, ToolFailed):
+                if _entry(_opened_below(inside, relative.parent, path), relative) is not None:
+                    yield name
+    finally:
+        for descriptor in [one for one in inside.values() if one != folder]:
+            os.close(descriptor)
+
+
+def _opened_below(inside: dict[Path, int], relative: Path, path: Path) -> int:
+    """The descriptor of a folder below; each folder is opened once, in the one above it."""
+    if relative not in inside:
+        above = _opened_below(inside, relative.parent, path)
+        if len(inside) > _MOST_OPEN:
+            for one in [one for one in inside if one != Path() and one not in relative.parents]:
+                os.close(inside.pop(one))
+        inside[relative] = _step(above, path / relative)
+    return inside[relative]
 
 
 @contextmanager

@@ -157,7 +157,7 @@ def _variables_in(block: bytes) -> Iterator[tuple[int, bytes]]:
 def _overwrite(address: int, data: bytes) -> None:
     """Writes into our own memory: by its file, since loading ctypes takes milliseconds."""
     try:
-        with open("/proc/self/mem", "r+b", buffering=0) as memory:
+        with Path("/proc/self/mem").open("r+b", buffering=0) as memory:
             os.pwrite(memory.fileno(), data, address)
     except OSError:  # a hardened kernel
         import ctypes

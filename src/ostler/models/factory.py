@@ -95,7 +95,7 @@ def key_search(
 def learn_known_keys(
     settings: ModelOptions | None = None, environment: Mapping[str, str] = os.environ
 ) -> None:
-    """Makes the keys of all providers known, so that they are masked, and hides their variables from tools."""
+    """Makes the keys of all providers known, to mask them, and hides their variables from tools."""
     settings = settings or ModelOptions()
     learn_keys(
         KeySearch(named=settings.api_key, environment=environment, file=key_file()),

@@ -25,7 +25,6 @@ from ostler.tools.files import (
     in_path_order,
     is_folder,
     judged_folder_or_file,
-    require_same,
     run_cancellable,
     skipped_note,
     walk,
@@ -54,7 +53,7 @@ async def find(
         raise ToolFailed(f"{path} is not a directory")
     with file_errors(path):
         hides = hidden_below(root, context)
-        found = await run_cancellable(lambda stop: _matching(root, status, pattern, hides, stop))
+        found = await run_cancellable(lambda stop: _matching(root, pattern, limit, hides, stop))
     paths = found.names
     prefix = "" if root == context.cwd.resolve() else display_path(root, context.cwd) + "/"
     rows = first_that_fit(without_surrogates(prefix + name) for name in paths[:limit])
@@ -74,14 +73,20 @@ class _Found(msgspec.Struct, frozen=True):
     """Matching files that are credentials, or that a rule restricts."""
 
 
-def _matching(
-    root: Path, status: os.stat_result, pattern: str, hides: Callable[[Path], bool], stop: Stop
-) -> _Found:
+def _matching(root: Path, pattern: str, limit: int, hides: Callable[[Path], bool], stop: Stop) -> _Found:
     try:
         glob = compile_glob(pattern)
     except re.error as error:
         raise ToolFailed(f"invalid glob {pattern!r}: {error}") from None
-    only_directories = pattern.endswith("/")
+    with files.judged_folder(root) as folder:
+        found = _walked(root, glob, pattern.endswith("/"), hides, stop)
+        shown = [*files.existing_below(folder, root, found.names[:limit])]
+    return _Found(shown + found.names[limit:], found.skipped)
+
+
+def _walked(
+    root: Path, glob: re.Pattern[str], only_directories: bool, hides: Callable[[Path], bool], stop: Stop
+) -> _Found:
     names, skipped = [], 0
     for entry in walk(root, stop, hidden=True):
         name = entry.relative_to(root).as_posix()
@@ -94,7 +99,6 @@ def _matching(
             skipped += 1
         else:
             names.append((in_path_order(name), name + "/" if is_directory else name))
-    require_same(root, status)
     return _Found([name for _, name in sorted(names)], skipped)
 
 
