@@ -78,16 +78,19 @@ async def test_no_write_lands_outside_while_a_link_is_swapped(work: Path) -> Non
         ("read", {"path": "sub/notes.txt"}),
         ("grep", {"pattern": "notes", "path": "sub"}),
         ("grep", {"pattern": "notes", "path": "sub/notes.txt"}),
+        ("grep", {"pattern": "notes"}),
         ("find", {"pattern": "*", "path": "sub"}),
+        ("find", {"pattern": "*"}),
         ("ls", {"path": "sub"}),
     ],
 )
 async def test_nothing_outside_is_read_while_a_link_is_swapped(
     work: Path, tool: str, arguments: dict[str, Any]
 ) -> None:
-    calls = [{**arguments, "limit": 100 + number} for number in range(CALLS)]  # equal ones would end the run
+    # Equal calls would end the run.
+    calls = [{**arguments, "limit": 100 + number} for number in range(CALLS // 2)]
     texts = await results(work, "ask", tool, calls)
-    assert len(texts) == CALLS
+    assert len(texts) == CALLS // 2
     leaked = [text for text in texts if "in outside" in text or "only-outside.txt" in text]
     assert leaked == []
     assert any("in sub" in text or "notes.txt" in text for text in texts)

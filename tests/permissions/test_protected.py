@@ -315,6 +315,14 @@ def test_a_working_directory_that_becomes_a_link_gives_no_access(work: Path) -> 
     assert isinstance(hook.handler(planned, None), Ask)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("rule", ["edit(src/**)", "edit({work}/src/**)"])
+def test_a_link_in_place_of_an_allowed_folder_gives_no_access(work: Path, rule: str) -> None:
+    rules: dict[str, Effect] = {rule.replace("{work}", str(work)): "allow"}
+    assert isinstance(decide(work, "ask", "write", rules=rules, path="src/a", content="x"), Allow)
+    (work / "src").symlink_to(work.parent)
+    assert isinstance(decide(work, "ask", "write", rules=rules, path="src/a", content="x"), Ask)
+
+
 async def results(work: Path, profile: Profile, calls: list[Call], rules: dict[str, Effect]) -> list[str]:
     model = ScriptedModel([*(Turn(calls=(call,)) for call in calls), Turn(text="done")])
     hook = permission_hook(profile, work, [parse_rule(text, effect) for text, effect in rules.items()])

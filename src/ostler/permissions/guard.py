@@ -27,7 +27,7 @@ from ostler.permissions.rules import (
 from ostler.schema.errors import ConfigurationError, UsageError
 from ostler.schema.events import Event, PermissionRemembered, QuestionAnswered, QuestionAsked, Warned
 from ostler.schema.outcomes import Question
-from ostler.store.paths import configuration_file, home_folder, project_folder
+from ostler.store.paths import configuration_file, home_folder, project_folder, state_folder
 from ostler.tools import BUILTIN_TOOLS, builtin_tool
 
 TYPE_CHECKING = False
@@ -191,14 +191,14 @@ def remember_answer(asked: QuestionAsked, answered: QuestionAnswered, session: s
 
 def _judge(profile: Profile, rules: Iterable[Rule], cwd: Path) -> judge_module.Judge:
     """The profile `ask` asks about every command, even one that only reads."""
-    readable = _skills() if profile == "ask" else ()
+    readable = _offered_folders() if profile == "ask" else ()
     return judge_module.Judge(profile, rules, cwd, allow_reads=profile == "edit", readable=readable)
 
 
-def _skills() -> tuple[Path, ...]:
-    """The user's own skills, which the model is told to read."""
+def _offered_folders() -> tuple[Path, ...]:
+    """Folders outside the workspace whose files the model is told to read: the user's skills and uploads."""
     home = home_folder()
-    folders = [home / ".agents"] if home else []
+    folders = [home / ".agents" / "skills"] if home else []
     with suppress(ConfigurationError):
-        folders.append(configuration_file().parent)
-    return tuple((folder / "skills").resolve() for folder in folders)
+        folders += [configuration_file().parent / "skills", state_folder() / "uploads"]
+    return tuple(folder.resolve() for folder in folders)

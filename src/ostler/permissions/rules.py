@@ -244,10 +244,13 @@ def names_one_path(rule: Rule) -> bool:
 
 
 def _allowed_form(pattern: str, base: Path) -> re.Pattern[str]:
+    """The base is resolved. Links below it are not followed: whoever may write there could have made them."""
+    folder = escaped_path(base).rstrip("/")
     if pattern.startswith(("/", "~")):
-        return _compiled(_with_real_beginning(_with_home(pattern)), 0)
+        whole = _with_home(pattern)
+        return _compiled(whole if whole.startswith(f"{folder}/") else _with_real_beginning(whole), 0)
     anywhere = "" if "/" in pattern else "**/"
-    return _compiled(f"{escaped_path(base.resolve())}/{anywhere}{pattern.removeprefix('./')}", 0)
+    return _compiled(f"{folder}/{anywhere}{pattern.removeprefix('./')}", 0)
 
 
 def _restricting_forms(pattern: str, base: Path) -> list[re.Pattern[str]]:

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
@@ -27,7 +28,7 @@ from ostler.core.processes import find_program
 from ostler.core.tool import ToolContext
 from ostler.schema.errors import ToolFailed
 from ostler.tools.child_process import child_process
-from ostler.tools.files import hidden_below, in_path_order, walk
+from ostler.tools.files import hidden_below, in_path_order, run_cancellable, walk
 from ostler.tools.truncation import MAX_BYTES, first_that_fit, without_surrogates
 
 if TYPE_CHECKING:
@@ -154,9 +155,30 @@ async def search_with(command: list[str], request: SearchRequest, context: ToolC
                 await child.end()
     reader.finish()
     result = reader.collector.result()
+    if context.file_rules and request.is_folder and result.lines:
+        result = await run_cancellable(lambda stop: _confirmed(result, request.root, stop))
     if child.returncode and not result.lines and reader.errors:
         raise ToolFailed(f"rg: {' '.join(reader.errors).removeprefix('rg: ')}")
     return result
+
+
+def _confirmed(result: SearchResult, root: Path, stop: Stop) -> SearchResult:
+    """Only the lines that are in the files below the root. The program opened them by name, and a folder that
+    was replaced by a link meanwhile may have led it elsewhere."""
+    confirmed: list[MatchedLine] = []
+    for path, group in groupby(result.lines, key=lambda line: line.path):
+        lines = list(group)
+        last = max(line.number for line in lines)
+        wanted = {line.number for line in lines}
+        present = {
+            number: text[:MAX_LINE]
+            for number, text in enumerate(islice(_lines(root / path), last), 1)
+            if number in wanted
+        }
+        confirmed += [line for line in lines if present.get(line.number) == line.text[:MAX_LINE]]
+        if stop():
+            break
+    return SearchResult(confirmed, result.has_more)
 
 
 class _Place(msgspec.Struct, frozen=True):
