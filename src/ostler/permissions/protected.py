@@ -140,6 +140,7 @@ PROTECTIONS: tuple[Protection, ...] = (
 )
 
 _OWN_TITLE = "Ostler's own configuration, store, socket, keys, trust, tokens and permissions"
+_LOADED_TITLE = "extensions that Ostler has loaded, also those named with `-e`"
 _OWN = "Ostler's own file, which decides what is allowed"
 _OWN_KEYS = "Ostler's own file, which contains keys, tokens or other sessions"
 _LOADED = "code or a file that Ostler has loaded"
@@ -321,11 +322,12 @@ def _translated(pattern: str) -> str:
     return "[^/]*".join(re.escape(part) for part in pattern.casefold().split("*"))
 
 
-def protection_table() -> Iterator[tuple[str, tuple[str, ...], str]]:
-    """For the documentation: each kind of file, its patterns, and what is asked about."""
-    yield _OWN_TITLE, (), "changes; keys, tokens and the store also reading"
+def protection_table() -> Iterator[tuple[str, tuple[str, ...], str, tuple[str, ...]]]:
+    """For the documentation: each kind of file, its patterns, what is asked about, and exceptions."""
+    yield _OWN_TITLE, (), "changes; keys, tokens and the store also reading", ()
+    yield _LOADED_TITLE, (), "changes", ()
     for one in PROTECTIONS:
-        yield one.title, one.patterns, _ASKED[one.changes, one.reads]
+        yield one.title, one.patterns, _ASKED[one.changes, one.reads], one.except_for
 
 
 _ASKED = {(True, False): "changes", (False, True): "reading", (True, True): "changes and reading"}

@@ -67,13 +67,13 @@ async def find(
     return ok("\n".join(rows) or "(nothing found)", details=details, summary=f"{len(paths)} found")
 
 
-class _Found(msgspec.Struct, frozen=True):
+class _Matches(msgspec.Struct, frozen=True):
     names: list[str]
     skipped: int
     """Matching files that are credentials, or that a rule restricts."""
 
 
-def _matching(root: Path, pattern: str, limit: int, hides: Callable[[Path], bool], stop: Stop) -> _Found:
+def _matching(root: Path, pattern: str, limit: int, hides: Callable[[Path], bool], stop: Stop) -> _Matches:
     try:
         glob = compile_glob(pattern)
     except re.error as error:
@@ -81,12 +81,12 @@ def _matching(root: Path, pattern: str, limit: int, hides: Callable[[Path], bool
     with files.judged_folder(root) as folder:
         found = _walked(root, glob, pattern.endswith("/"), hides, stop)
         shown = [*files.existing_below(folder, root, found.names[:limit])]
-    return _Found(shown + found.names[limit:], found.skipped)
+    return _Matches(shown + found.names[limit:], found.skipped)
 
 
 def _walked(
     root: Path, glob: re.Pattern[str], only_directories: bool, hides: Callable[[Path], bool], stop: Stop
-) -> _Found:
+) -> _Matches:
     names, skipped = [], 0
     for entry in walk(root, stop, hidden=True):
         name = entry.relative_to(root).as_posix()
@@ -99,7 +99,7 @@ def _walked(
             skipped += 1
         else:
             names.append((in_path_order(name), name + "/" if is_directory else name))
-    return _Found([name for _, name in sorted(names)], skipped)
+    return _Matches([name for _, name in sorted(names)], skipped)
 
 
 @tool(source="built-in", kind="read", parallel=True)
