@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ostler.core.processes import ProcessId, _ask, host_name, start_time
+from ostler.core import secrets
+from ostler.core.processes import ProcessId, _ask, host_name, run_program, start_time
 from tests.support import needed
 
 
@@ -40,3 +41,15 @@ def test_the_start_time_of_a_process_does_not_depend_on_the_time_zone(
         monkeypatch.setenv("TZ", zone)
         times.add(_ask("ps", "-o", "lstart=", "-p", str(os.getpid())))
     assert len(times) == 1 and "" not in times
+
+
+def test_a_program_gets_no_key_unless_its_environment_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Extensions in other languages, git and pip are started this way; other vendors' agents get it all."""
+    monkeypatch.setenv("CANARY_API_KEY", "sk-canary-0123456789")
+    secrets.hide_variables(["CANARY_API_KEY"])
+    printing = ["sh", "-c", 'echo "[$CANARY_API_KEY]"']
+    assert run_program(printing, cwd=tmp_path, seconds=60).out == "[]\n"
+    whole = run_program(printing, cwd=tmp_path, seconds=60, environment=os.environ)
+    assert whole.out == "[sk-canary-0123456789]\n"

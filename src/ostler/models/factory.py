@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -24,7 +25,7 @@ from ostler.models.providers import (
     variables_with_keys,
 )
 from ostler.models.rate_gate import RateGate, gate_of
-from ostler.schema.errors import NoModel, UsageError
+from ostler.schema.errors import ConfigurationError, NoModel, UsageError
 from ostler.store.paths import key_file
 
 if TYPE_CHECKING:
@@ -97,8 +98,11 @@ def learn_known_keys(
 ) -> None:
     """Makes the keys of all providers known, to mask them, and hides their variables from tools."""
     settings = settings or ModelOptions()
+    file = None
+    with suppress(ConfigurationError):  # there is no home directory, and so no file
+        file = key_file()
     learn_keys(
-        KeySearch(named=settings.api_key, environment=environment, file=key_file()),
+        KeySearch(named=settings.api_key, environment=environment, file=file),
         variables_with_keys(configured_providers(settings.providers)),
         [one.api_key for one in settings.providers.values()],
     )

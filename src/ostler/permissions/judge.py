@@ -19,6 +19,7 @@ from ostler.permissions.protected import contains_keys, is_key_file, protected_r
 from ostler.permissions.rules import (
     EFFECTS,
     Effect,
+    Forms,
     Match,
     Profile,
     Rule,
@@ -109,6 +110,7 @@ class Judge:
         self._allow_reads = allow_reads and profile != "read-only"
         self._cwd = cwd
         self._readable = readable
+        self._forms: Forms = {}
         self._rules: dict[Effect, list[Rule]] = {effect: [] for effect in EFFECTS}
         for rule in rules:
             self._rules[rule.effect].append(rule)
@@ -173,7 +175,7 @@ class Judge:
         def match(rule: Rule) -> Match:
             if exactly and not rule.restricts and not names_one_path(rule):
                 return "no"
-            return matches_path(rule, path.given, self._cwd, path.real)
+            return matches_path(rule, path.given, self._cwd, path.real, self._forms)
 
         return match
 

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from stat import S_ISREG
 
@@ -166,99 +166,110 @@ def protected_reason(path: Path, *, writes: bool) -> str:
     The path is absolute and resolved; ask for the path as given too. A folder that contains something
     protected is not protected itself.
     """
-    why = _own_reason(path, writes=writes) or _listed_reason(str(path), writes=writes)
-    if not why and writes and _is_in_git_folder(path):
-        why = _LISTED_GIT
-    if not why and not writes and _is_link_to_own(path):
+    text = str(path)
+    plain, own = _plain(text), _own_places()
+    why = own.reason(plain, writes=writes) or _listed_reason(plain, own.home, writes=writes)
+    if not why and writes:
+        why = _LOADED if any(path == one or one in path.parents for one in _used) else ""
+        why = why or (_LISTED_GIT if _is_in_git_folder(path) else "")
+    elif not why and _is_hard_link(text, own):
         why = _OWN_KEYS
     return f"{path} is protected: it is {why}" if why else ""
 
 
 def is_key_file(path: Path) -> bool:
     """Whether this is the file with the keys that `ostler key set` stores: no tool reads it."""
-    with suppress(ConfigurationError):
-        return _same_name(path, paths.key_file().resolve()) or _is_same_file(path, paths.key_file())
-    return False
+    keys = _own_places().keys
+    return bool(keys) and (_plain(str(path)) == _plain(keys) or _is_same_file(str(path), keys))
 
 
 def contains_keys(folder: Path) -> bool:
     """Whether Ostler's keys are somewhere below this resolved folder."""
-    with suppress(ConfigurationError):
-        return paths.key_file().resolve().is_relative_to(folder)
-    return False
+    keys = _own_places().keys
+    return bool(keys) and Path(keys).is_relative_to(folder)
 
 
-def _own_reason(path: Path, *, writes: bool) -> str:
-    name = _plain(str(path))
-    with suppress(ConfigurationError):
-        for own, why in _own_places(paths.state_folder(), paths.configuration_file().parent):
-            if (writes or why is _OWN_KEYS) and (name == own or name.startswith(f"{own}/")):
-                return why
-    for store in (*paths.opened_stores(), *_default_store()):
-        # Its journal and its lock have names that begin with the store's.
-        if name.startswith(_plain(str(store))):
-            return _OWN_KEYS
-        if writes and path.is_relative_to(store.with_name("live")):
-            return _OWN
-    if writes and any(path == one or path.is_relative_to(one) for one in _used):
-        return _LOADED
-    return ""
+class _OwnPlaces(msgspec.Struct, frozen=True):
+    """Ostler's own files and folders, resolved and plain."""
+
+    home: str = ""
+    keys: str = ""
+    """The file with the keys."""
+    guarded: frozenset[str] = frozenset()
+    """Asked about when changed."""
+    secret: frozenset[str] = frozenset()
+    """Asked about when read, too."""
+    stores: tuple[str, ...] = ()
+
+    def reason(self, plain: str, *, writes: bool) -> str:
+        for store in (*self.stores, *(_plain(str(one)) for one in paths.opened_stores())):
+            if plain.startswith(store):  # its journal and its lock have names that begin with the store's
+                return _OWN_KEYS
+            if writes and plain.startswith(f"{store.rpartition('/')[0]}/live/"):
+                return _OWN
+        at = len(plain)
+        while at > 0:
+            place = plain[:at]
+            if place in self.secret:
+                return _OWN_KEYS
+            if writes and place in self.guarded:
+                return _OWN
+            at = plain.rfind("/", 0, at)
+        return ""
 
 
-@cache
-def _own_places(state: Path, configuration: Path) -> tuple[tuple[str, str], ...]:
-    """Files and folders of Ostler's own, each with its reason."""
-    groups = (
-        (state, _STATE_SECRETS, _OWN_KEYS),
-        (state, _STATE_FILES, _OWN),
-        (configuration, _CONFIGURATION, _OWN),
-    )
-    return tuple(
-        (f"{_plain(str(folder.resolve()))}/{_plain(name)}", why)
-        for folder, names, why in groups
-        for name in names
-    )
-
-
-def _default_store() -> set[Path]:
-    with suppress(ConfigurationError):
-        return {_resolved(paths.store_file())}
-    return set()
+def _own_places() -> _OwnPlaces:
+    names = ("HOME", "OSTLER_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME")
+    return _places_with(tuple(os.environ.get(name, "") for name in names))
 
 
 @cache
-def _resolved(path: Path) -> Path:
-    return path.resolve()
+def _places_with(variables: tuple[str, ...]) -> _OwnPlaces:
+    """The places while these variables, which decide where they are, have these values."""
+    home_folder = paths.home_folder()
+    home = str(home_folder.resolve()) if home_folder else ""
+    try:
+        state = paths.state_folder().resolve()
+        configuration = paths.configuration_file().parent.resolve()
+    except (ConfigurationError, OSError, RuntimeError):
+        return _OwnPlaces(home)
+    return _OwnPlaces(
+        home,
+        str(paths.key_file().resolve()),
+        frozenset(
+            _plain(str(folder / name))
+            for folder, names in ((state, _STATE_FILES), (configuration, _CONFIGURATION))
+            for name in names
+        ),
+        frozenset(_plain(str(state / name)) for name in _STATE_SECRETS),
+        (_plain(str(paths.store_file().resolve())),),
+    )
 
 
-def _same_name(path: Path, other: Path) -> bool:
-    return _plain(str(path)) == _plain(str(other))
-
-
-def _is_same_file(path: Path, other: Path) -> bool:
+def _is_same_file(path: str, other: str) -> bool:
     """Whether both are the same file, as hard links are."""
     try:
-        status = path.lstat()
-        return status.st_nlink > 1 and os.path.samestat(status, other.lstat())
+        return os.path.samestat(os.lstat(path), os.lstat(other))
     except OSError:
         return False
 
 
-def _is_link_to_own(path: Path) -> bool:
-    """Whether it is a hard link to a file of Ostler's own, or to a key in the home folder's `.ssh`."""
+def _is_hard_link(path: str, own: _OwnPlaces) -> bool:
+    """Whether it is another name of a file of Ostler's own, or of a key in the home folder."""
     try:
-        status = path.lstat()
+        status = os.lstat(path)
     except OSError:
         return False
     if status.st_nlink < 2 or not S_ISREG(status.st_mode):
         return False
-    with suppress(ConfigurationError, OSError):
-        state, home = paths.state_folder(), paths.home_folder()
-        files = [state / name for name in _STATE_SECRETS] + [*_default_store(), *paths.opened_stores()]
-        folders = [home / name for name in (".ssh", ".aws", ".gnupg")] if home else []
-        files += [file for folder in folders if folder.is_dir() for file in folder.iterdir()]
-        return any(_is_same_file(path, file) for file in files)
-    return False
+    files = [*map(str, paths.opened_stores())]
+    if own.keys:
+        state = Path(own.keys).parent
+        files += [str(state / name) for name in (*_STATE_SECRETS, paths.store_file().name)]
+    for name in (".ssh", ".aws", ".gnupg") if own.home else ():
+        with suppress(OSError):
+            files += [entry.path for entry in os.scandir(f"{own.home}/{name}")]
+    return any(_is_same_file(path, file) for file in files)
 
 
 def _is_in_git_folder(path: Path) -> bool:
@@ -274,6 +285,7 @@ _IGNORABLE = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
 """macOS ignores these characters in names: with one of them, `.git` is still `.git`."""
 
 
+@lru_cache(maxsize=1024)
 def _plain(path: str) -> str:
     """The path as the most lenient file system reads it: no case, no trailing dots and blanks."""
     plain = path.casefold()
@@ -284,8 +296,7 @@ def _plain(path: str) -> str:
     return plain
 
 
-def _listed_reason(path: str, *, writes: bool) -> str:
-    plain, home = _plain(path), paths.home_folder()
+def _listed_reason(plain: str, home: str, *, writes: bool) -> str:
     if not _any_pattern(writes, home).search(plain):  # almost always: one search decides
         return ""
     for protection in PROTECTIONS:
@@ -298,24 +309,18 @@ def _listed_reason(path: str, *, writes: bool) -> str:
 
 
 @cache
-def _any_pattern(writes: bool, home: Path | None) -> re.Pattern[str]:
+def _any_pattern(writes: bool, home: str) -> re.Pattern[str]:
     applying = [one for one in PROTECTIONS if (one.changes if writes else one.reads)]
     return _expression(tuple(pattern for one in applying for pattern in one.patterns), home)
 
 
 @cache
-def _expression(patterns: tuple[str, ...], home: Path | None) -> re.Pattern[str]:
-    placed = [_placed(pattern, home) for pattern in patterns if pattern.startswith(("/", "~"))]
-    anywhere = [_translated(pattern) for pattern in patterns if not pattern.startswith(("/", "~"))]
+def _expression(patterns: tuple[str, ...], home: str) -> re.Pattern[str]:
+    placed = [_translated(pattern.replace("~", home, 1)) for pattern in patterns if pattern[0] in "/~"]
+    anywhere = [_translated(pattern) for pattern in patterns if pattern[0] not in "/~"]
     forms = [f"^(?:{'|'.join(placed)})"] if placed else []
     forms += [f"/(?:{'|'.join(anywhere)})"] if anywhere else []
     return re.compile(f"(?:{'|'.join(forms)})(?:/|$)", re.DOTALL)
-
-
-def _placed(pattern: str, home: Path | None) -> str:
-    if not pattern.startswith("~"):
-        return _translated(pattern)
-    return _translated(pattern.replace("~", str(home.resolve()) if home else "/nobody", 1))
 
 
 def _translated(pattern: str) -> str:

@@ -218,8 +218,15 @@ def command_pattern(words: Sequence[str], *, exact: bool) -> str:
     return ("=" if exact else "") + shlex.join(escaped)
 
 
-def matches_path(rule: Rule, path: Path, cwd: Path, real: Path | None = None) -> Match:
+Forms = dict[Rule, list[re.Pattern[str]]]
+"""The expressions of rules that restrict: a search matches them against many files."""
+
+
+def matches_path(
+    rule: Rule, path: Path, cwd: Path, real: Path | None = None, known: Forms | None = None
+) -> Match:
     """Whether the rule matches an absolute path; `real` is the path without links, resolved only once.
+    `known` keeps the expressions of rules between calls.
 
     A rule that allows must match the path with its links resolved. One that restricts also matches the path
     as written, and everything below a folder.
@@ -230,7 +237,10 @@ def matches_path(rule: Rule, path: Path, cwd: Path, real: Path | None = None) ->
     real = real or path.resolve()
     if not rule.restricts:
         return "yes" if _allowed_form(rule.pattern, base).fullmatch(str(real)) else "no"
-    forms = _restricting_forms(rule.pattern, base)
+    known = {} if known is None else known
+    if rule not in known:
+        known[rule] = _restricting_forms(rule.pattern, base)
+    forms = known[rule]
     for candidate in {real, Path(normpath(path))}:
         for one in (candidate, *candidate.parents):
             if any(form.fullmatch(str(one)) for form in forms):
