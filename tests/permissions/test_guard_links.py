@@ -13,7 +13,8 @@ import pytest
 
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.permissions.guard import permission_hook
-from ostler.permissions.rules import Profile
+from ostler.permissions.rules import Profile, parse_rule
+from ostler.schema.events import QuestionAsked
 from ostler.tools import builtin_tools
 from tests.support.running import run
 
@@ -94,3 +95,24 @@ async def test_nothing_outside_is_read_while_a_link_is_swapped(
     leaked = [text for text in texts if "in outside" in text or "only-outside.txt" in text]
     assert leaked == []
     assert any("in sub" in text or "notes.txt" in text for text in texts)
+
+
+@pytest.mark.parametrize("tool", ["write", "read", "ls"])
+async def test_an_answer_is_about_the_path_that_was_judged(work: Path, tool: str) -> None:
+    """While the question is open, the folder becomes a link."""
+    outside = work.parent / "outside"
+    before = sorted(outside.iterdir())
+
+    async def ask(asked: QuestionAsked) -> str:
+        (work / "sub").rename(work / "moved")
+        (work / "sub").symlink_to(outside)
+        return "yes"
+
+    arguments = {"write": {"path": "sub/new.txt", "content": "x"}, "ls": {"path": "sub"}}
+    call = Call(tool, arguments.get(tool, {"path": "sub/notes.txt"}))
+    hook = permission_hook("ask", work, [parse_rule("read", "ask")])
+    model = ScriptedModel([Turn(calls=(call,)), Turn(text="done")])
+    ran = await run(model, tools=builtin_tools([tool]), cwd=work, permission_hook=hook, asker=ask)
+    (text,) = ran.results()
+    assert "has become a symbolic link since the call was checked" in text
+    assert sorted(outside.iterdir()) == before
