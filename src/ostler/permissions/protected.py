@@ -39,14 +39,11 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-OSTLER_NAMES = (".ostler", "ostler.toml")
-"""Besides these, `protected_reason` knows the files in Ostler's own folders, wherever those are."""
-
 PROTECTIONS: tuple[Protection, ...] = (
     Protection(
         "Ostler's settings and extensions in a project",
         "Ostler's configuration or an extension, which decides what runs",
-        OSTLER_NAMES,
+        (".ostler", "ostler.toml"),
     ),
     Protection(
         "instructions, skills, hooks and settings of agents",
