@@ -35,6 +35,7 @@ from ostler.models.providers import PROVIDERS, ModelOptions
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.permissions.guard import permission_hook
 from ostler.permissions.known_programs import READ_ONLY, VERSIONS
+from ostler.permissions.protected import protection_table
 from ostler.permissions.rules import PROFILES, judge
 from ostler.permissions.trust import LIMITS, SENSITIVE
 from ostler.schema import errors
@@ -222,6 +223,15 @@ def permission_table() -> Iterator[str]:
 def harmless_commands() -> str:
     looking, versions = (", ".join(f"`{name}`" for name in sorted(names)) for names in (READ_ONLY, VERSIONS))
     return f"{looking}; and with `--version` only: {versions}"
+
+
+def protected_files() -> Iterator[str]:
+    yield row("files", "Ostler asks about", "names")
+    yield "|---|---|---|"
+    for title, patterns, asked, except_for in protection_table():
+        names = ", ".join(f"`{pattern}`" for pattern in patterns) or "wherever they are"
+        names += f"; but not {', '.join(f'`{name}`' for name in except_for)}" if except_for else ""
+        yield row(title, asked, names)
 
 
 def tool_table() -> Iterator[str]:
@@ -413,6 +423,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "harmless-commands": harmless_commands,
     "tool-limits": lambda: "\n".join(tool_limits_table()),
     "permissions": lambda: "\n".join(permission_table()),
+    "protected-files": lambda: "\n".join(protected_files()),
     "terminal_commands": lambda: "\n".join(command_table()),
     "themes": lambda: "\n".join(theme_table()),
     "tools": lambda: "\n".join(tool_table()),

@@ -6,6 +6,7 @@ import socket
 
 import pytest
 
+from ostler.core.secrets import MASK
 from ostler.testkit.vendors import Answer, Refusal, Trouble, call, say, turn
 from tests.support.command import KEY, Ostler, Ran, use
 from tests.support.fixtures import Serve
@@ -20,7 +21,7 @@ def assert_key_is_nowhere(ostler: Ostler, ran: Ran) -> None:
 
 
 FAILURES: list[tuple[str, Answer, list[str]]] = [
-    ("401", Refusal(401, f"Incorrect API key provided: {KEY}"), ["[hidden]", "check the API key"]),
+    ("401", Refusal(401, f"Incorrect API key provided: {KEY}"), [MASK, "check the API key"]),
     ("403", Refusal(403, "not in your plan"), ["not in your plan", "check the permissions of the API key"]),
     ("404", Refusal(404, "model fake not found"), ["check the model's name"]),
     (
@@ -51,7 +52,7 @@ FAILURES: list[tuple[str, Answer, list[str]]] = [
     (
         "an error in the stream",
         turn(STREAM, trouble=Trouble("error", 3, "bad", f"oh {KEY}")),
-        ["oh [hidden]"],
+        [f"oh {MASK}"],
     ),
 ]
 

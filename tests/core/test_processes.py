@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ostler.core.processes import OwnedGroup, ProcessId, _ask, host_name, start_time
+from ostler.core import secrets
+from ostler.core.processes import OwnedGroup, ProcessId, _ask, host_name, run_program, start_time
 from ostler.schema.errors import UsageError
 from tests.support import needed
 
@@ -55,3 +56,15 @@ def test_a_missing_program_is_reported_as_missing_even_if_a_folder_on_path_is_cl
             OwnedGroup(["no-such-agent"], cwd=Path("/"), environment=environment)
     finally:
         os.seteuid(user)
+
+
+def test_a_program_gets_no_key_unless_its_environment_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Extensions in other languages, git and pip are started this way; other vendors' agents get it all."""
+    monkeypatch.setenv("CANARY_API_KEY", "sk-canary-0123456789")
+    secrets.hide_variables(["CANARY_API_KEY"])
+    printing = ["sh", "-c", 'echo "[$CANARY_API_KEY]"']
+    assert run_program(printing, cwd=tmp_path, seconds=60).out == "[]\n"
+    whole = run_program(printing, cwd=tmp_path, seconds=60, environment=os.environ)
+    assert whole.out == "[sk-canary-0123456789]\n"

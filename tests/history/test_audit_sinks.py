@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from ostler.app.settings import load_settings
+from ostler.core.secrets import MASK
 from ostler.history.audit import FileAudit, LoggingAudit, audit_of, audit_to, configured_sinks, describe_entry
 from ostler.history.audit_decisions import AuditEntry
 from ostler.models.scripted import Call
@@ -105,7 +106,7 @@ def test_several_processes_append_whole_lines(tmp_path: Path) -> None:
 def test_a_key_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACME_API_KEY", "sk-canary-0123456789")
     FileAudit(tmp_path / "a").write([entry(what="curl -H sk-canary-0123456789")])
-    assert lines_of(tmp_path / "a")[0].what == "curl -H [hidden]"
+    assert lines_of(tmp_path / "a")[0].what == f"curl -H {MASK}"
     assert "canary" not in describe_entry(entry(what="curl -H sk-canary-0123456789"))
 
 

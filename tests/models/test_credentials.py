@@ -12,7 +12,9 @@ from shlex import quote
 
 import pytest
 
+from ostler.core import secrets
 from ostler.core.processes import SESSION_VARIABLE
+from ostler.core.secrets import MASK
 from ostler.models import credentials
 from ostler.models.credentials import (
     Key,
@@ -108,11 +110,11 @@ def test_a_fingerprint_identifies_a_key_without_revealing_it() -> None:
 
 
 def test_used_keys_are_redacted_from_any_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(credentials, "_used_keys", set())
-    monkeypatch.setenv("GROQ_API_KEY", "gsk-canary")
-    find_key(OPENAI, KeySearch(configured="sk-canary"))
-    text = "sk-canary-long, sk-canary, gsk-canary"
-    assert redact_keys(text, ["sk-canary-long", ""]) == "[hidden], [hidden], [hidden]"
+    monkeypatch.setattr(secrets, "_known", ())
+    monkeypatch.setenv("GROQ_API_KEY", "gsk-canary-01")
+    find_key(OPENAI, KeySearch(configured="sk-canary-01"))
+    text = "sk-canary-01-long, sk-canary-01, gsk-canary-01"
+    assert redact_keys(text, ["sk-canary-01-long", ""]) == f"{MASK}, {MASK}, {MASK}"
 
 
 def test_the_file_is_private_from_its_first_moment(file: Path) -> None:

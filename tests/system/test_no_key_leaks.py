@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from ostler.core.secrets import MASK
 from ostler.testkit.vendors import Answer, Refusal, Trouble, call, say, turn
 from tests.support.command import PATIENCE, Ostler, Ran
 from tests.support.fixtures import Serve
 from tests.support.paths import ROOT
 
 CANARY = "sk-canary-XYZZY0123456789abcdefghijklmnop"
-MARKS = (CANARY, CANARY[3:], b64encode(CANARY.encode()).decode().rstrip("="))
+MARKS = (CANARY, CANARY[3:], CANARY[::-1], b64encode(CANARY.encode()).decode().rstrip("="))
 
 SOURCES = [
     "option",
@@ -113,8 +114,9 @@ def prepared(ostler: Ostler, request: pytest.FixtureRequest) -> Prepared:
 
 
 def test_a_successful_run_and_its_reports_contain_no_key(prepared: Prepared, serve: Serve) -> None:
-    # What the user exported in the shell is the shell's: commands inherit it, as they always do.
-    printing = "env | grep -v -e ^OPENAI_API_KEY= -e ^OSTLER_API_KEY= | sort; ls -a"
+    # Neither its own environment nor the one of Ostler's process has a key for the command to disguise.
+    printing = "(env; cat /proc/$PPID/environ /proc/$PPID/cmdline) | base64 -w 0; env | sort; ls -a"
+    printing += "; (env; cat /proc/$PPID/environ /proc/$PPID/cmdline) | rev"
     vendor = serve(turn(call("bash", {"command": printing})), turn("Done."), api_key=CANARY)
     ran = prepared.prompt(vendor.chat_url, "--json", "--yes")
     assert ran.code == 0 and len(vendor.requests) == 2
@@ -171,7 +173,7 @@ def test_a_failed_run_contains_no_key(ostler: Ostler, serve: Serve) -> None:
 def test_a_refusal_contains_no_key(prepared: Prepared, serve: Serve) -> None:
     vendor = serve(Refusal(401, f"Incorrect API key provided: {CANARY}"))
     ran = prepared.prompt(vendor.chat_url, "--json")
-    assert ran.code == 1 and "[hidden]" in ran.lines[-1]["reason"]
+    assert ran.code == 1 and MASK in ran.lines[-1]["reason"]
 
 
 @pytest.mark.parametrize("wire", ["anthropic", "responses", "gemini"])
@@ -211,7 +213,7 @@ def test_a_crash_shows_where_it_happened_and_no_key(prepared: Prepared) -> None:
     model = ("--model", "openai/fake", "--base-url", "http://127.0.0.1:1/v1")
     ran = prepared.in_one_process(CRASHING, "-p", *model, *prepared.options, "hi")
     assert ran.code == 1
-    assert "RuntimeError: this should not happen" in ran.err and "Bearer [hidden]" in ran.err
+    assert "RuntimeError: this should not happen" in ran.err and f"Bearer {MASK}" in ran.err
     assert "this is a bug in ostler" in ran.err
 
 
@@ -236,3 +238,77 @@ def test_the_key_of_a_project_that_is_trusted_is_not_shown(ostler: Ostler) -> No
     assert json.loads(ran.out)["places"]
     project.unlink()
     assert_unseen(prepared, ran)
+
+
+PRINTING = """
+import os, sys
+from pathlib import Path
+
+key = "".join(map(chr, CODES))
+for at in range(0, len(key), 5):
+    os.write(1, key[at : at + 5].encode())
+    os.write(2, b"")
+os.write(1, b" and s")
+Path("printed.txt").write_text(f"TOKEN={key}\\n")
+""".replace("CODES", repr([*CANARY.encode()]))
+
+
+def test_a_key_in_the_output_of_a_command_or_in_a_file_is_masked(ostler: Ostler, serve: Serve) -> None:
+    prepared = Prepared(ostler, "environment")
+    (ostler.work / "program.py").write_text(PRINTING)
+    prepared.own_files = {ostler.work / "printed.txt"}
+    vendor = serve(
+        turn(call("bash", {"command": f"{sys.executable} program.py"})),
+        turn(call("read", {"path": "printed.txt"})),
+        turn(call("read", {"path": "printed.txt", "column": 12})),
+        turn(call("grep", {"pattern": "TOKEN", "path": "printed.txt"})),
+        turn(call("write", {"path": "printed.txt", "content": f"TOKEN={MASK}\n"})),
+        turn(call("edit", {"path": "printed.txt", "edits": [{"old_text": MASK, "new_text": "x"}]})),
+        turn("Done."),
+        api_key=CANARY,
+    )
+    ran = prepared.ostler(
+        *("-p", "--model", "openai/fake", "--base-url", vendor.chat_url, "--json", "--yes", "hello"),
+        **prepared.variables,
+    )
+    texts = [result["content"][0]["text"] for result in ran.all("tool_result")]
+    assert texts[0] == f"{MASK} and s"
+    assert texts[1] == f"1\tTOKEN={MASK}"
+    assert "XYZZY" not in texts[2] and CANARY[12:] not in texts[2]
+    assert texts[3] == f"printed.txt:1:TOKEN={MASK}"
+    assert all("stands for a key that you cannot see" in text for text in texts[4:])
+    assert (ostler.work / "printed.txt").read_text() == f"TOKEN={CANARY}\n"  # the file has not changed
+    assert CANARY not in ran.out and CANARY.encode() not in ostler.store.read_bytes()
+
+
+def test_the_setting_pass_env_passes_a_key_to_commands(ostler: Ostler, serve: Serve) -> None:
+    vendor = serve(
+        turn(call("bash", {"command": 'echo "${#OPENAI_API_KEY} ${#GROQ_API_KEY}"'})), turn("Done.")
+    )
+    ostler.configure("pass_env = ['OPENAI_API_KEY']")
+    model = ("--model", "openai/fake", "--base-url", vendor.chat_url)
+    variables = {"OPENAI_API_KEY": CANARY, "GROQ_API_KEY": CANARY}
+    ran = ostler("-p", *model, "--json", "--yes", "hello", **variables)
+    assert ran.all("tool_result")[0]["content"][0]["text"] == f"{len(CANARY)} 0\n"
+
+
+def test_a_project_cannot_pass_keys_to_commands_without_trust(ostler: Ostler, serve: Serve) -> None:
+    vendor = serve(turn(call("bash", {"command": 'echo "${#OPENAI_API_KEY}"'})), turn("Done."))
+    (ostler.work / "ostler.toml").write_text("pass_env = ['OPENAI_API_KEY']")
+    model = ("--model", "openai/fake", "--base-url", vendor.chat_url)
+    ran = ostler("-p", *model, "--json", "--yes", "hello", OPENAI_API_KEY=CANARY)
+    assert ran.all("tool_result")[0]["content"][0]["text"] == "0\n"
+    assert "pass_env" in ran.err
+
+
+def test_a_key_in_an_old_log_is_masked_in_exports(ostler: Ostler, serve: Serve) -> None:
+    vendor = serve(turn("Done."))
+    # It was no key of this user when it was written.
+    ran = ostler("-p", "--model", "openai/fake", "--base-url", vendor.chat_url, "--json", f"I have {CANARY}")
+    session = ran.facts[0]["session"]
+    assert CANARY in ran.out
+    for extension in (".jsonl", ".md", ".html"):
+        target = ostler.work / f"export{extension}"
+        assert ostler("sessions", "export", session, str(target), OPENAI_API_KEY=CANARY).code == 0
+        text = target.read_text()
+        assert CANARY not in text and MASK in text

@@ -11,7 +11,9 @@ from shlex import quote
 
 import pytest
 
+from ostler.core import secrets
 from ostler.core.processes import ProcessId, kill_processes_of, start_time
+from ostler.core.secrets import MASK
 from ostler.schema.outcomes import Failed, Ok
 from ostler.testkit.fakes import FakeToolContext, result_text, run_tool
 from ostler.tools import child_process
@@ -453,3 +455,27 @@ async def test_with_its_notes_a_result_stays_within_fifty_kibibytes(context: Fak
     )
     assert result_text(outcome).endswith("\n[exit code 7]")
     assert 49 * 1024 < len(result_text(outcome)) <= 50 * 1024
+
+
+@pytest.mark.parametrize(("keeps_keys", "printed"), [(False, b"[]\n"), (True, b"[sk-canary-0123456789]\n")])
+async def test_only_a_persons_own_command_gets_the_variables_with_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keeps_keys: bool, printed: bytes
+) -> None:
+    monkeypatch.setenv("CANARY_API_KEY", "sk-canary-0123456789")
+    secrets.hide_variables(["CANARY_API_KEY"])
+    pieces: list[bytes] = []
+    command = ["sh", "-c", 'echo "[$CANARY_API_KEY]"']
+    child = ChildProcess(
+        command, session="s", call="c", cwd=tmp_path, on_output=pieces.append, keeps_keys=keeps_keys
+    )
+    await child.wait()
+    child.close()
+    assert b"".join(pieces) == printed
+
+
+async def test_a_key_in_the_output_is_masked_although_it_arrives_in_pieces(context: FakeToolContext) -> None:
+    key = "sk-canary-0123456789"
+    secrets.add(key)
+    halves = f"printf %s {key[:7]}; printf %s {key[7:]}; printf ' and s'"
+    result = await run_tool(bash, {"command": halves}, context)
+    assert result_text(result) == context.output_text == f"{MASK} and s"

@@ -21,6 +21,7 @@ from ostler.context.instructions import (
     system_prompt,
 )
 from ostler.context.session_context import NO_RULES, SessionContext
+from ostler.core import secrets
 from ostler.core.harness import Harness, JournalListener
 from ostler.core.lazy import lazy_module
 from ostler.core.model import Model
@@ -126,6 +127,8 @@ def build_harness(
     `context` has rules for the session's runs and their children. `agent_tool` starts other vendors' agents.
     """
     make = ModelFactory(settings)
+    secrets.pass_variables(settings.pass_env)
+    secrets.wipe_own_block([settings.api_key])
     rules = configured_rules(settings.allow, settings.ask, settings.deny)
     session_context = SessionContext(settings.context, limits_of=make.limits, run=context)
     harness = Harness(

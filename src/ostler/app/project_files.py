@@ -19,6 +19,7 @@ import msgspec
 from ostler.app import completion
 from ostler.app.completion import can_be_mentioned, name_below
 from ostler.core.processes import OwnedGroup
+from ostler.core.secrets import tool_environment
 from ostler.schema.errors import UsageError
 from ostler.tools.files import is_folder, walk
 
@@ -170,7 +171,7 @@ class ProjectFiles:
     def _listed_by_git(self, *what: str) -> Iterator[str]:
         from subprocess import DEVNULL
 
-        environment = {**os.environ, "GIT_NO_LAZY_FETCH": "1"}
+        environment = {**tool_environment(), "GIT_NO_LAZY_FETCH": "1"}
         incomplete = b""
         with OwnedGroup((*_GIT, *what), cwd=self._root, stderr=DEVNULL, environment=environment) as process:
             assert process.stdout is not None

@@ -57,7 +57,8 @@ def expand_prompt(
         text = command.text
     if "@" not in mentioned_in:
         return Expansion(as_content((text + piped, *attached)))
-    mentions = with_mentions(text, harness.cwd, mentioned_in=mentioned_in)
+    rules = harness.file_rules()
+    mentions = with_mentions(text, harness.cwd, mentioned_in=mentioned_in, rules=rules)
     blocks = as_content((mentions.text + piped, *attached, *mentions.blocks))
     return Expansion(blocks, mentions.notices, mentions.digests)
 

@@ -90,6 +90,8 @@ class Settings(ModelOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Whether commands that run only because they were judged harmless are kept from writing and sockets."""
     tool_limits: ProcessLimits = msgspec.field(default_factory=ProcessLimits)
     """Limits for the processes of a tool call: `[tool_limits]`."""
+    pass_env: tuple[str, ...] = ()
+    """Variables with keys that commands and extension programs get all the same, such as `OPENAI_API_KEY`."""
     on_question: Literal["refuse", "wait"] = "refuse"
     """What to do with a call that needs approval when no person can answer: refuse it, or wait."""
     silence_limit: Annotated[float, msgspec.Meta(gt=0)] = 120.0
@@ -281,7 +283,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
         text = environment.get(f"OSTLER_{name.upper()}")
         if text is None or name in TABLES:
             continue
-        if name in ("tools", "append_system", "fallback", "extensions"):
+        if name in ("tools", "append_system", "fallback", "extensions", "pass_env"):
             values[name] = [part.strip() for part in text.split(",") if part.strip()]
         else:
             values[name] = text

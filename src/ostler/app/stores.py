@@ -17,7 +17,7 @@ from ostler.core.store import SessionSummary, Store
 from ostler.schema.errors import NotFound, SessionHeld, UsageError
 from ostler.schema.facts import Fact
 from ostler.sessions.lease import kill_session_processes
-from ostler.store.paths import store_file
+from ostler.store.paths import note_store, store_file
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -40,6 +40,7 @@ def open_store(
     """Opens the user's store, the one of another home, or one in memory."""
     if in_memory:
         return memory.MemoryStore()
+    note_store(store_file(home))
     return sqlite.SqliteStore(store_file(home), durability=(settings or Settings()).durability)
 
 
@@ -99,6 +100,7 @@ class SharedStores:
         file = path.resolve()
         if file not in here:
             here[file] = sqlite.SqliteStore(path)
+            note_store(file)
         store = here[file]
         self._users[store] = self._users.get(store, 0) + 1
         return store

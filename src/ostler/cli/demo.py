@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import shlex
 import signal
 import subprocess
@@ -136,7 +137,7 @@ class _Demo:
         """Runs a part of the run in a process of its own, which does not outlive the block."""
         command = [sys.executable, "-P", "-m", "ostler", "demo-part", name, str(self._folder), self._session]
         sys.stdout.flush()
-        process = subprocess.Popen(command)
+        process = subprocess.Popen(command, env=dict(os.environ))
         try:
             yield process
         except BaseException as error:

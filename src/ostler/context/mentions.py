@@ -10,7 +10,7 @@ Only an existing path is a mention: addresses, decorators, names and code are le
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ import msgspec
 
 from ostler.context.markdown import outside_code
 from ostler.core.lazy import lazy_module
+from ostler.core.tool import FileRules
 from ostler.schema.errors import ToolFailed
 from ostler.schema.messages import PlainBlock, Text
 from ostler.tools.files import display_path, in_path_order, is_folder, not_found, resolve, walk
@@ -71,14 +72,16 @@ class _Target(msgspec.Struct, frozen=True):
     last: int | None = None
 
 
-def with_mentions(text: str, cwd: Path, *, mentioned_in: str | None = None) -> Mentions:
+def with_mentions(
+    text: str, cwd: Path, *, mentioned_in: str | None = None, rules: FileRules | None = None
+) -> Mentions:
     """The prompt with its mentions attached. `mentioned_in` is the part that may attach files.
 
-    It blocks: do not call it in the event loop.
+    A rule that denies reading a file also denies attaching it. It blocks: do not call it in the event loop.
     """
     notices: list[str] = []
     targets = _targets(text if mentioned_in is None else mentioned_in, cwd, notices)
-    attachments = _Attachments(cwd, notices)
+    attachments = _Attachments(cwd, notices, rules.denial if rules else lambda path: "")
     for target in {(one.path, one.first, one.last): one for one in targets}.values():
         attachments.add(target)
     return Mentions(_unescaped(text), tuple(attachments.blocks), attachments.digests, tuple(notices))
@@ -87,17 +90,21 @@ def with_mentions(text: str, cwd: Path, *, mentioned_in: str | None = None) -> M
 class _Attachments:
     """Attaches one mention after the other, as long as there is room."""
 
-    def __init__(self, cwd: Path, notices: list[str]) -> None:
+    def __init__(self, cwd: Path, notices: list[str], denial: Callable[[Path], str]) -> None:
         self.blocks: list[PlainBlock] = []
         self.digests: dict[str, str] = {}
         self._cwd = cwd
         self._notices = notices
+        self._denial = denial
         self._text = MOST_TEXT
         self._attached = MOST_ATTACHED
 
     def add(self, target: _Target) -> None:
+        if denial := self._denial(target.path):
+            self._notices.append(f"@{target.given} is not attached: {denial}")
+            return
         try:
-            blocks, digest = _blocks(target, self._cwd)
+            blocks, digest = _blocks(target, self._cwd, self._denial)
         except (ToolFailed, OSError) as error:
             self._notices.append(f"@{target.given} is not attached: {error}")
             return
@@ -116,9 +123,9 @@ class _Attachments:
             self.digests[str(target.path)] = digest
 
 
-def _blocks(target: _Target, cwd: Path) -> tuple[tuple[PlainBlock, ...], str]:
+def _blocks(target: _Target, cwd: Path, denial: Callable[[Path], str]) -> tuple[tuple[PlainBlock, ...], str]:
     if target.path.is_dir():
-        return (Text(_listing(target.path, cwd)),), ""
+        return (Text(_listing(target.path, cwd, denial)),), ""
     if target.last is not None and target.last < target.first:
         raise ToolFailed(f"line {target.last} comes before line {target.first}")
     limit = MAX_LINES if target.last is None else target.last - target.first + 1
@@ -132,7 +139,7 @@ def _blocks(target: _Target, cwd: Path) -> tuple[tuple[PlainBlock, ...], str]:
     return (Text(f"{heading}\n{first.text}"),), details["digest"]
 
 
-def _listing(folder: Path, cwd: Path) -> str:
+def _listing(folder: Path, cwd: Path, denial: Callable[[Path], str]) -> str:
     name = without_surrogates(display_path(folder, cwd)).rstrip("/")
     walked = 0
 
@@ -141,7 +148,8 @@ def _listing(folder: Path, cwd: Path) -> str:
         walked += 1
         return walked > _MOST_WALKED
 
-    paths = [(path.relative_to(folder), is_folder(path)) for path in walk(folder, stop, hidden=False)]
+    shown = (path for path in walk(folder, stop, hidden=False) if not denial(path))
+    paths = [(path.relative_to(folder), is_folder(path)) for path in shown]
     # The upper levels are the most useful: they come first if not everything fits.
     paths.sort(key=lambda one: (len(one[0].parts), in_path_order(str(one[0]))))
     names = [f"{path}/" if has_more else str(path) for path, has_more in paths[:MOST_ENTRIES]]

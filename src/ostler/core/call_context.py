@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Coroutine, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,8 +17,9 @@ from ostler.core.journal import Journal
 from ostler.core.processes import ProcessId
 from ostler.core.questions import NOBODY_TO_ASK, withdraw_question
 from ostler.core.run_state import CallState
+from ostler.core.secrets import MaskedStream
 from ostler.core.store import Blobs
-from ostler.core.tool import ResultLimits
+from ostler.core.tool import FileRules, ResultLimits
 from ostler.schema import events
 from ostler.schema.errors import CallRefused, StoreError
 from ostler.schema.facts import Fact, storage_problem
@@ -52,6 +54,8 @@ class OutputSpool:
         self._timer: asyncio.TimerHandle | None = None
         self._flushing: asyncio.Task[None] | None = None
         self._closed = False
+        self._masked = MaskedStream()
+        self._stream: Literal["out", "err"] = "out"
         self.tail = ""
         """The end of the output, for the result of a call that was stopped."""
         self.size = 0
@@ -67,7 +71,13 @@ class OutputSpool:
     def _write(self, text: str, stream: Literal["out", "err"]) -> None:
         if not text or self._closed:
             return
-        text = replace_surrogates(text)
+        text = self._masked.feed(replace_surrogates(text).encode()).decode()
+        self._show(text, stream)
+
+    def _show(self, text: str, stream: Literal["out", "err"]) -> None:
+        if not text:
+            return
+        self._stream = stream
         self._journal.publish([events.ToolOutput(self._call, self.size, text, stream)])
         self.size += len(text)
         self.tail = (self.tail + text)[-TAIL_SIZE:]
@@ -83,6 +93,7 @@ class OutputSpool:
     async def close(self, sent: int) -> BlobRef | None:
         """The blob with the whole output, if the model gets fewer characters than there are."""
         self._closed = True
+        self._show(self._masked.end().decode(), self._stream)
         if self._timer:
             self._timer.cancel()
         if self._flushing:
@@ -193,6 +204,7 @@ class CallContext:
         self.call = call.called.call
         self.attempt = call.started.attempt if call.started else 1
         self.cwd: Path = harness.cwd
+        self.judged: Path | None = None
         self.cancel = cancel
         self.memory = session.memory
         self.services = harness.services
@@ -204,6 +216,11 @@ class CallContext:
 
     def output(self, text: str, stream: Literal["out", "err"] = "out") -> None:
         self._spool.write(text, stream)
+
+    @cached_property
+    def file_rules(self) -> FileRules | None:
+        rules = {**(self.position.permissions() if self.position else {}), **self.journal.state.permissions}
+        return self.harness.file_rules(tuple(rules.items()))
 
     async def own_process(self, process: ProcessId) -> None:
         self.journal.has_processes = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,6 +15,7 @@ from ostler.core.json_schema import coerce
 from ostler.core.lazy import lazy_module
 from ostler.core.questions import NOBODY_TO_ASK, grants
 from ostler.core.run_state import CallState, StepState
+from ostler.core.secrets import MASK
 from ostler.core.tool import Tool
 from ostler.schema import events
 from ostler.schema.errors import InvalidArguments, StoreError, describe_error
@@ -25,6 +27,11 @@ if TYPE_CHECKING:
     from ostler.core import confinement
 else:
     confinement = lazy_module("ostler.core.confinement")
+
+MASKED_TEXT = (
+    f"the text contains {MASK}, which stands for a key that you cannot see: writing it would replace "
+    "the key. Change other parts of the file, or let the user edit this one"
+)
 
 
 class ApprovedCall(msgspec.Struct, frozen=True):
@@ -39,6 +46,8 @@ class ApprovedCall(msgspec.Struct, frozen=True):
     state: Any = None
     allowed_by: str = ""
     confined: bool = False
+    path: str = ""
+    """The resolved path that permission has judged."""
 
 
 class CallGate:
@@ -75,6 +84,8 @@ class CallGate:
             validated, problem = _validated(tool, arguments)
         if problem:
             return failed(problem, kind="invalid_arguments")
+        if tool.spec.kind == "edit" and MASK.encode() in msgspec.json.encode(arguments):
+            return failed(MASKED_TEXT, kind="call_refused")
         if self._harness.permission_hook is None and "before_tool" not in self._harness.hooks:
             return self._ready(tool, arguments, validated)
         position, own_rules = self._session.position, self._journal.state.permissions
@@ -90,45 +101,53 @@ class CallGate:
         if problem:
             return failed(f"a hook rewrote the arguments wrongly: {problem}", kind="call_refused")
         if isinstance(obstacle, Ask):
-            if problem := await self._precheck(tool, validated):
+            if problem := await self._precheck(tool, validated, planned.path):
                 return failed(problem)
-            return self._question(call, obstacle, planned.arguments)
-        return self._ready(tool, planned.arguments, validated, obstacle)
+            return self._question(call, obstacle, planned)
+        return self._ready(tool, planned.arguments, validated, obstacle, planned.path)
 
     def _ready(
-        self, tool: Tool, arguments: dict[str, Any], validated: Any, allowed: Allow | None = None
+        self,
+        tool: Tool,
+        arguments: dict[str, Any],
+        validated: Any,
+        allowed: Allow | None = None,
+        path: str = "",
     ) -> ApprovedCall:
         scope, run, key = tool.spec.idempotent, self._journal.state.run, ""
         if scope != "no" and run is not None:
             key = idempotency_key(tool.spec.name, arguments, run.id if scope == "run" else "session")
         if allowed is None:
-            return ApprovedCall(tool, arguments, validated, key)
+            return ApprovedCall(tool, arguments, validated, key, path=path)
         confined = allowed.confined and self._harness.confine_harmless
         confined = confined and confinement.confinement_status().is_active
-        return ApprovedCall(tool, arguments, validated, key, allowed_by=allowed.by, confined=confined)
+        return ApprovedCall(
+            tool, arguments, validated, key, allowed_by=allowed.by, confined=confined, path=path
+        )
 
-    async def _precheck(self, tool: Tool, validated: Any) -> str:
+    async def _precheck(self, tool: Tool, validated: Any, path: str) -> str:
         """Why the call would fail whatever the user answers: then there is no question."""
         if (precheck := getattr(tool, "precheck", None)) is None:
             return ""
         try:
-            return str(await precheck(validated, _Before(self._session)))
+            return str(await precheck(validated, _Before(self._session, path)))
         except StoreError:
             raise
         except Exception as error:
             return f"{tool.spec.name} could not be checked: {describe_error(error)}"
 
-    def _question(
-        self, call: CallState, ask: Ask, arguments: dict[str, Any]
-    ) -> events.QuestionAsked | Failed:
+    def _question(self, call: CallState, ask: Ask, planned: PlannedCall) -> events.QuestionAsked | Failed:
         if self._harness.asker is None and not self._harness.wait_for_answers:
             return failed(ask.question.reason or NOBODY_TO_ASK, kind="call_refused")
+        state: dict[str, Any] = {"arguments": planned.arguments}
+        if planned.path:  # the answer is about this path, also if it comes later and in another process
+            state["path"] = planned.path
         return events.QuestionAsked(
             id=self._journal.world.new_id("q"),
             question=ask.question,
             call=call.called.call,
             asked_by=ask.by,
-            state={"arguments": arguments},
+            state=state,
         )
 
     def resume(
@@ -149,7 +168,7 @@ class CallGate:
             validated, problem = _validated(tool, arguments)
             if problem:
                 return failed(f"the tool changed meanwhile: {problem}", kind="invalid_arguments")
-            return self._ready(tool, arguments, validated)
+            return self._ready(tool, arguments, validated, path=asked.state.get("path", ""))
         if answered.outcome != "answered":
             return failed("The user did not answer the question.", kind="call_refused")
         is_called_again = asked.resume == "again" or (tool.spec.resumes and not asked.resume)
@@ -180,9 +199,10 @@ def not_repeated(otherwise: dict[str, Any], why: str) -> FinalOutcome:
 class _Before:
     """What a tool may know of the session before its call runs."""
 
-    def __init__(self, session: OpenSession) -> None:
+    def __init__(self, session: OpenSession, path: str = "") -> None:
         self._journal = session.journal
         self.cwd = session.harness.cwd
+        self.judged = Path(path) if path else None
         self.memory = session.memory
 
     def results(self) -> AsyncIterator[events.ToolResultFact]:

@@ -18,7 +18,7 @@ from ostler.core.journal import Journal
 from ostler.core.model import AbsentModel, Model, ReasoningLevel, ToolOffer, ToolOffers
 from ostler.core.processes import ProcessLimits
 from ostler.core.questions import Asker
-from ostler.core.tool import ResultLimits, Tool
+from ostler.core.tool import FileRules, ResultLimits, Tool
 from ostler.schema.errors import OstlerError, UsageError
 from ostler.schema.events import Event, Limits, QuestionAnswered, QuestionAsked
 from ostler.schema.facts import Fact
@@ -220,6 +220,11 @@ class Harness(msgspec.Struct):
     def on_journal(self, journal: Journal) -> None:
         for listener in self.listeners:
             listener.on_journal(journal)
+
+    def file_rules(self, remembered: Sequence[tuple[str, str]] = ()) -> FileRules | None:
+        """What permission says of files that no call names; `remembered` are the session's own rules."""
+        hook = self.permission_hook
+        return hook.files(remembered) if hook and hook.files else None
 
     def set_model(self, name: str, reasoning: str = "") -> None:
         """Switches to another model from the next step on. Raises what `make_model` raises."""

@@ -18,7 +18,7 @@ import msgspec
 from ostler.core import cancellation
 from ostler.core.cancellation import CancelToken, Stopwatch
 from ostler.core.model import Model
-from ostler.core.tool import ToolKind
+from ostler.core.tool import FileRules, ToolKind
 from ostler.schema.errors import Failure, ToolCancelled, UsageError, describe_error
 from ostler.schema.events import Warned
 from ostler.schema.facts import storage_problem
@@ -114,6 +114,8 @@ class PlannedCall(msgspec.Struct, frozen=True):
     step: int
     remembered: tuple[tuple[str, str], ...] = ()
     """The permission rules that the session remembers, each with its effect."""
+    path: str = ""
+    """The resolved path that permission has judged: the tool uses this one."""
 
 
 class Rewrite(msgspec.Struct, frozen=True):
@@ -127,6 +129,8 @@ class Ask(msgspec.Struct, frozen=True):
 
     question: Question
     by: Literal["permission", "hook"] = "hook"
+    path: str = ""
+    """The resolved path that the answer is about."""
 
 
 class Allow(msgspec.Struct, frozen=True):
@@ -135,6 +139,8 @@ class Allow(msgspec.Struct, frozen=True):
     by: str
     confined: bool = False
     """It runs only because it was judged harmless: without the right to write or to open a socket."""
+    path: str = ""
+    """The resolved path that was judged."""
 
 
 class FinishedCall(msgspec.Struct, frozen=True):
@@ -246,6 +252,8 @@ class Hook(msgspec.Struct, frozen=True):
     time_limit: float = TIME_LIMIT
     place: str = ""
     """Where its code is, for error reports."""
+    files: Callable[[Sequence[tuple[str, str]]], FileRules] | None = None
+    """Of the permission hook: its rules for files, given those that the session remembers."""
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "handler", _with_scope(self.handler))
@@ -332,6 +340,8 @@ class Hooks:
             decision = await _ask_handler(hook, planned, scope)
             if isinstance(decision, Refuse):
                 return planned, decision
+            if hook is last_guard and isinstance(decision, Ask | Allow):
+                planned = msgspec.structs.replace(planned, path=decision.path)
             if isinstance(decision, Rewrite):
                 if not isinstance(decision.arguments, dict):
                     reason = f"{hook.name or 'a hook'} rewrote the arguments into something that is no object"

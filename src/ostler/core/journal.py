@@ -12,6 +12,7 @@ import msgspec
 
 from ostler.core.lazy import Lazy, load
 from ostler.core.processes import ProcessId, current_process, kill_processes_of
+from ostler.core.secrets import mask_bytes
 from ostler.core.state import SessionState, fold
 from ostler.core.store import Lease, Store
 from ostler.schema.errors import StoreError, failure_of
@@ -134,6 +135,8 @@ class Journal:
         run_id = (state.run.id if state.run else "") if run is None else run
         seq, parent = state.last_seq + 1, state.leaf if isinstance(event, Entry) else None
         fact = Fact.of(event, seq=seq, session=self.session, run=run_id, time_ms=time_ms, parent=parent)
+        if (body := mask_bytes(fact.body)) is not fact.body:
+            fact = msgspec.structs.replace(fact, body=body, _event=None)
         if self.is_detached:
             self._postponed.append((event, run or "", settles))
             return fact

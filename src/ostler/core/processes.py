@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from ostler.core.lazy import lazy_module
+from ostler.core.secrets import tool_environment
 from ostler.schema.errors import OstlerError, UsageError
 
 if TYPE_CHECKING:
@@ -304,8 +305,10 @@ class OwnedGroup:
         confinement: Confinement | None = None,
     ) -> None:
         owner = OwnerPipe()
+        if environment is None:
+            environment = tool_environment()
         if confinement:
-            environment = {**(os.environ if environment is None else environment), **confinement.environment}
+            environment = {**environment, **confinement.environment}
 
         def spawn(command: Sequence[str]) -> subprocess.Popen[bytes]:
             return subprocess.Popen(

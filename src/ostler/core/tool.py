@@ -46,11 +46,23 @@ class ToolSpec(msgspec.Struct, frozen=True):
     source: ToolSource = "host"
 
 
+class FileRules(Protocol):
+    """What permission says of files that no call names: those that a search finds, or a person attaches."""
+
+    def hides(self, path: Path) -> bool:
+        """Whether searches and listings skip what is at this resolved path."""
+
+    def denial(self, path: Path) -> str:
+        """The rule that forbids reading it, whoever asks; empty if none does."""
+
+
 class BeforeCall(Protocol):
     """What `precheck` and `expand_arguments` may know of the session."""
 
     cwd: Path
     memory: dict[str, Any]
+    judged: Path | None
+    """The path that permission has judged, without links; None if nothing judged one."""
 
     def results(self) -> AsyncIterator[ToolResultFact]: ...
 
@@ -72,6 +84,9 @@ class ToolContext(Protocol):
     depth: int
     tags: dict[str, str | int | float | bool]
     cwd: Path
+    judged: Path | None
+    """The path that permission has judged, without links; None if nothing judged one. A tool that reads or
+    changes a file uses this one: its own arguments may lead elsewhere by now."""
     cancel: CancelToken
     memory: dict[str, Any]
     """Shared by the tools of this session while it is open; not stored."""
@@ -87,6 +102,10 @@ class ToolContext(Protocol):
     def output(self, text: str, stream: Literal["out", "err"] = "out") -> None:
         """Shows output live and stores it. A crash loses at most the last fraction of a second. If the
         result's content is shorter than the output, the result refers to the whole."""
+
+    @property
+    def file_rules(self) -> FileRules | None:
+        """Which files a search or listing skips; None if it shows all of them."""
 
     async def own_process(self, process: ProcessId) -> None:
         """Records a process group, so that the process that takes over after a crash can end it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import msgspec
 
@@ -15,6 +16,7 @@ from ostler.core.harness import OpenSession
 from ostler.core.hooks import FinishedCall, HookScope
 from ostler.core.questions import NOBODY_TO_ASK, Asker, withdraw_question
 from ostler.core.run_state import CallState, StepState
+from ostler.core.secrets import mask
 from ostler.core.tool import Tool, as_outcome, default_summary
 from ostler.schema import events
 from ostler.schema.errors import CallRefused, InvalidArguments, StoreError, ToolError, describe_error
@@ -207,6 +209,7 @@ class ToolRunner:
         spool = OutputSpool(self._journal, called.call)
         context = CallContext(self._session, self._budget, call, step.number, spool, token)
         context.answer, context.state, context.confined = ready.answer, ready.state, ready.confined
+        context.judged = Path(ready.path) if ready.path else None
         start, timeout = now_ms(), ready.tool.spec.timeout
         running = _outcome_of(ready.tool, ready, context)
         span = self._harness.start_span("tool_call", tool=called.name, call=called.call, step=step.number)
@@ -405,7 +408,7 @@ def _storable(outcome: FinalOutcome) -> FinalOutcome:
     content = list(outcome.content)
     for index, block in enumerate(content):
         if isinstance(block, Text) and isinstance(block.text, str):
-            content[index] = Text(replace_surrogates(block.text))
+            content[index] = Text(mask(replace_surrogates(block.text)))
     outcome = msgspec.structs.replace(outcome, content=tuple(content))
     return _unstorable(problem) if (problem := storage_problem(outcome)) else outcome
 

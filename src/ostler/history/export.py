@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
+from ostler.core import secrets
 from ostler.core.lazy import lazy_module, load
 from ostler.core.state import path_of
 from ostler.core.store import SessionSummary, Store
@@ -41,6 +42,7 @@ from ostler.history.items import (
     TodoListItem,
     UserItem,
 )
+from ostler.models.factory import learn_known_keys
 from ostler.schema import events
 from ostler.schema.errors import UsageError
 from ostler.schema.facts import Fact
@@ -387,10 +389,12 @@ async def write_export(store: Store, session: str, target: Path, wanted: str) ->
 
 
 async def export_text(store: Store, session: str, wanted: str) -> AsyncIterator[bytes]:
+    """The pieces of the file. Known keys in it are masked; the content of blobs is not changed."""
+    learn_known_keys()
     if wanted == "jsonl":
         async for line in portable.export_session(store, session):
-            yield line
+            yield secrets.mask_bytes(line)
         return
     summary = await current_status(store, await store.summary(session))
     for piece in load(PAGES[wanted])(summary, await store.read(session)):
-        yield piece.encode(errors="replace")
+        yield secrets.mask_bytes(piece.encode(errors="replace"))

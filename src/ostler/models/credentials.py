@@ -1,4 +1,4 @@
-"""Finds API keys (option, environment, command, file, keyring), checks them and redacts them.
+"""Finds API keys (option, environment, command, file, keyring), and checks them.
 
 No error, event or output contains a key.
 """
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from ostler.core import secrets
 from ostler.core.lazy import lazy_module
 from ostler.core.model import Model, ModelDone, ModelFailure, ModelRequest
 from ostler.core.processes import kill_processes_of, process_environment
@@ -29,23 +30,8 @@ if TYPE_CHECKING:
 else:
     files = lazy_module("ostler.core.files")
 
-HIDDEN = "[hidden]"
-
-SHORTEST_SECRET = 8
-"""No vendor's key is shorter; hiding shorter strings would damage words."""
-
-
-def redact(text: str, secrets: Iterable[str]) -> str:
-    """The text without these secrets; the longest first, because one may contain another."""
-    for secret in sorted({secret.strip() for secret in secrets}, key=len, reverse=True):
-        if len(secret) >= SHORTEST_SECRET:
-            text = text.replace(secret, HIDDEN)
-    return text
-
-
 KEY_COMMAND_SECONDS = 30.0
 Source = Literal["named", "environment", "configuration", "command", "file", "keyring"]
-_used_keys: set[str] = set()
 
 
 class Key(msgspec.Struct, frozen=True):
@@ -99,7 +85,7 @@ def find_key(provider: Provider, search: KeySearch) -> Key | None:
     """The provider's key. The command and the keyring are used only if no place before them has one."""
     key = _find_key(provider, search)
     if key is not None:
-        _used_keys.add(key.value)
+        secrets.add(key.value)
     return key
 
 
@@ -134,7 +120,17 @@ def fingerprint(value: str) -> str:
 def redact_keys(text: str, known: Iterable[str] = ()) -> str:
     """The text without these keys, all keys that were used, and those in variables `…_API_KEY`."""
     named = {value for name, value in os.environ.items() if name.endswith("_API_KEY")}
-    return redact(text, (*known, *named, *_used_keys))
+    return secrets.redact(text, (*known, *named, *secrets.known()))
+
+
+def learn_keys(search: KeySearch, variables: Iterable[str], configured: Iterable[str]) -> None:
+    """Makes all keys known that can be found without running anything, so that they are masked, and hides
+    their variables from the processes of tools."""
+    secrets.hide_variables(variables, search.environment)
+    secrets.add(search.named, *configured)
+    if search.file is not None:
+        with suppress(ConfigurationError):  # whoever needs a key from there reports it
+            secrets.add(*filter(None, read_key_file(search.file).values()))
 
 
 def _key_from_command(command: str) -> str:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from ostler.core.lazy import lazy_module
 from ostler.core.model import ModelEvent, ModelFailure
+from ostler.core.secrets import mask
 from ostler.models.rate_gate import gate_of
 from ostler.models.transport import Reply, Transport, default_transport, request_id
 from ostler.schema.errors import InvalidRequest, ModelError, StreamBroken, failure_of
@@ -115,7 +116,7 @@ class Endpoint:
                 yield [self._failure(refusal, decoder)]
                 return
             self._gate.admitted()
-            decoder.request_id = request_id(reply.headers)
+            decoder.request_id = mask(request_id(reply.headers))
             events: list[ModelEvent] = []
             while piece := await reply.read():
                 events = decoder.feed(piece)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -12,7 +13,7 @@ import msgspec
 from ostler.core.lazy import load
 from ostler.core.model import Model, ModelEvent, ModelRequest
 from ostler.models.catalogue import FREE, Catalogue, ModelInfo, ModelProfile, Prices
-from ostler.models.credentials import Key, KeySearch, find_key, is_sendable
+from ostler.models.credentials import Key, KeySearch, find_key, is_sendable, learn_keys
 from ostler.models.providers import (
     FOR_ONE_MODEL,
     PROVIDERS,
@@ -21,9 +22,10 @@ from ostler.models.providers import (
     ProviderSettings,
     Wire,
     configured_providers,
+    variables_with_keys,
 )
 from ostler.models.rate_gate import RateGate, gate_of
-from ostler.schema.errors import NoModel, UsageError
+from ostler.schema.errors import ConfigurationError, NoModel, UsageError
 from ostler.store.paths import key_file
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ class ModelFactory:
         self._find = find
         self.providers = configured_providers(settings.providers)
         self.catalogue = Catalogue(settings.models, settings.aliases)
+        learn_known_keys(settings, environment)
 
     def limits(self, model: str) -> tuple[int, int | None]:
         return self.catalogue.limits(model)
@@ -87,6 +90,21 @@ def key_search(
         configured=configured.api_key,
         command=(settings.key_command if is_own else "") or configured.key_command,
         file=key_file(),
+    )
+
+
+def learn_known_keys(
+    settings: ModelOptions | None = None, environment: Mapping[str, str] = os.environ
+) -> None:
+    """Makes the keys of all providers known, to mask them, and hides their variables from tools."""
+    settings = settings or ModelOptions()
+    file = None
+    with suppress(ConfigurationError):  # there is no home directory, and so no file
+        file = key_file()
+    learn_keys(
+        KeySearch(named=settings.api_key, environment=environment, file=file),
+        variables_with_keys(configured_providers(settings.providers)),
+        [one.api_key for one in settings.providers.values()],
     )
 
 

@@ -160,6 +160,12 @@ def configured_providers(configured: Mapping[str, ProviderSettings]) -> dict[str
     return PROVIDERS | {name: _configured(name, settings) for name, settings in configured.items()}
 
 
+def variables_with_keys(providers: Mapping[str, Provider]) -> frozenset[str]:
+    """The environment variables that Ostler reads keys from, also those of other models than the chosen."""
+    own = (variable for one in (*PROVIDERS.values(), *providers.values()) for variable in one.key_variables)
+    return frozenset({*own, "OSTLER_API_KEY", "OSTLER_TOKEN"})
+
+
 def _configured(name: str, settings: ProviderSettings) -> Provider:
     built_in = PROVIDERS.get(name)
     if built_in is None and not settings.base_url:

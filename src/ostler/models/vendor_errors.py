@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ostler.models.credentials import redact
+from ostler.core.secrets import redact
 from ostler.models.transport import request_id
 from ostler.schema.errors import (
     AuthenticationFailed,

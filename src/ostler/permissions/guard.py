@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
@@ -10,7 +11,7 @@ import msgspec
 
 from ostler.core.hooks import Allow, Ask, Hook, PlannedCall, Refuse
 from ostler.core.lazy import lazy_module
-from ostler.core.tool import ToolKind
+from ostler.core.tool import FileRules, ToolKind
 from ostler.permissions.rules import (
     EFFECTS,
     Effect,
@@ -26,7 +27,7 @@ from ostler.permissions.rules import (
 from ostler.schema.errors import ConfigurationError, UsageError
 from ostler.schema.events import Event, PermissionRemembered, QuestionAnswered, QuestionAsked, Warned
 from ostler.schema.outcomes import Question
-from ostler.store.paths import project_folder
+from ostler.store.paths import configuration_file, home_folder, project_folder, state_folder
 from ostler.tools import BUILTIN_TOOLS, builtin_tool
 
 TYPE_CHECKING = False
@@ -56,7 +57,8 @@ def permission_hook(
     `recall` returns the rules remembered outside the session. It is called for each call, so a revoked rule
     no longer counts. `scopes` are where a question offers to remember its answer.
     """
-    cwd = cwd or Path.cwd()
+    # Resolved once: if the folder is replaced by a link, what the link leads to is outside.
+    cwd = (cwd or Path.cwd()).resolve()
     if profile == "full" and recall is tuple and not any(rule.restricts for rule in rules):
         return None
 
@@ -66,18 +68,23 @@ def permission_hook(
             parse_rule(rule, cast(Effect, effect), origin=origin) for rule, effect in planned.remembered
         ]
         applying = [rule for rule in (*rules, *recall(), *session) if _may_concern(rule, planned)]
-        is_allowed = not applying and judge(profile, planned.kind) == "allow" and planned.kind != "edit"
+        names_file = planned.kind in ("read", "search", "edit")
+        is_allowed = not applying and judge(profile, planned.kind) == "allow" and not names_file
         if is_allowed or (profile == "full" and not any(rule.restricts for rule in applying)):
             return Allow(by_profile(profile))
         judgement = _judge(profile, applying, cwd).judge(planned.name, planned.kind, planned.arguments)
         if judgement.verdict == "allow":
             confined = planned.name == "bash" and judgement.is_harmless
-            return Allow(preview_line(judgement.reason), confined=confined)
+            return Allow(preview_line(judgement.reason), confined, judgement.path)
         if judgement.verdict == "refuse":
             return Refuse(judgement.reason)
-        return Ask(_question(planned, judgement, cwd, scopes), by="permission")
+        return Ask(_question(planned, judgement, cwd, scopes), by="permission", path=judgement.path)
 
-    return Hook("before_tool", guard, guard=True, name="permission")
+    def files(remembered: Sequence[tuple[str, str]]) -> FileRules:
+        session = [parse_rule(rule, cast(Effect, effect)) for rule, effect in remembered]
+        return _judge(profile, [*rules, *recall(), *session], cwd)
+
+    return Hook("before_tool", guard, guard=True, name="permission", files=files)
 
 
 def _may_concern(rule: Rule, planned: PlannedCall) -> bool:
@@ -148,9 +155,8 @@ def dry_run(tool: str, what: str, profile: Profile, rules: Sequence[Rule], cwd: 
     kind: ToolKind = "fetch" if tool == "fetch" else "other"
     kind = builtin_tool(tool).spec.kind if tool in BUILTIN_TOOLS else kind
     argument = {"execute": "command", "fetch": "url", "other": "input"}.get(kind, "path")
-    judgement = _judge(profile, [*rules, *memory.remembered_rules(cwd)], cwd).judge(
-        tool, kind, {argument: what}
-    )
+    judged = _judge(profile, [*rules, *memory.remembered_rules(cwd)], cwd.resolve())
+    judgement = judged.judge(tool, kind, {argument: what})
     scopes: dict[Scope, tuple[str, ...]] = {}
     if judgement.verdict == "ask":
         scopes = judge_module.suggest_rules(tool, judgement, cwd, project_folder(cwd))
@@ -186,4 +192,14 @@ def remember_answer(asked: QuestionAsked, answered: QuestionAnswered, session: s
 
 def _judge(profile: Profile, rules: Iterable[Rule], cwd: Path) -> judge_module.Judge:
     """The profile `ask` asks about every command, even one that only reads."""
-    return judge_module.Judge(profile, rules, cwd, allow_reads=profile == "edit")
+    readable = _offered_folders() if profile == "ask" else ()
+    return judge_module.Judge(profile, rules, cwd, allow_reads=profile == "edit", readable=readable)
+
+
+def _offered_folders() -> tuple[Path, ...]:
+    """Folders outside the workspace whose files the model is told to read: the user's skills and uploads."""
+    home = home_folder()
+    folders = [home / ".agents" / "skills"] if home else []
+    with suppress(ConfigurationError):
+        folders += [configuration_file().parent / "skills", state_folder() / "uploads"]
+    return tuple(folder.resolve() for folder in folders)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from os.path import normpath
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,9 +16,11 @@ import msgspec
 
 from ostler.core.tool import ToolKind
 from ostler.permissions.known_programs import is_read_only, may_read
+from ostler.permissions.protected import contains_keys, is_key_file, protected_reason
 from ostler.permissions.rules import (
     EFFECTS,
     Effect,
+    Forms,
     Match,
     Profile,
     Rule,
@@ -30,12 +33,16 @@ from ostler.permissions.rules import (
     matches_command,
     matches_host,
     matches_path,
+    names_one_path,
     preview_line,
     reason,
 )
 from ostler.permissions.shell_parser import parse_command
 from ostler.permissions.shell_words import Command, FileWrite, ParsedCommand, Part, Unparsed, word_set
+from ostler.store.paths import project_folder
 
+_SEARCHES = word_set("grep egrep fgrep rg diff")
+"""Programs that may read every file below a folder."""
 _SEVERITY: dict[Verdict, int] = {"allow": 0, "ask": 1, "refuse": 2}
 _PATHS = ("path", "file_path")
 
@@ -51,6 +58,8 @@ class Finding(msgspec.Struct, frozen=True):
     """What a rule that allows it would name; None if no rule can."""
     harmless: bool = False
     """It is allowed only because it was judged harmless: not by a rule, and it writes nothing."""
+    access: Literal["", "edit", "read"] = ""
+    """For a protected path, which only a rule for exactly this path can allow: what the rule would allow."""
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -59,6 +68,8 @@ class Judgement(msgspec.Struct, frozen=True):
     """The findings with this verdict."""
     is_whole: bool = True
     """The findings are about the whole call, not about parts of it."""
+    path: str = ""
+    """The resolved path that was judged: the tool must use this one."""
 
     @property
     def is_harmless(self) -> bool:
@@ -70,6 +81,24 @@ class Judgement(msgspec.Struct, frozen=True):
         return "; ".join(dict.fromkeys(one.why for one in self.findings if one.why))
 
 
+class JudgedPath(msgspec.Struct, frozen=True):
+    """A path as given, made absolute; and without links. It is resolved once: a link may change."""
+
+    given: Path
+    real: Path
+
+    @classmethod
+    def of(cls, path: Path) -> JudgedPath:
+        return cls(path, path.resolve())
+
+    def protected(self, *, writes: bool) -> str:
+        """Why it is protected, by its real or its given name."""
+        given = Path(normpath(self.given))
+        return protected_reason(self.real, writes=writes) or (
+            protected_reason(given, writes=writes) if given != self.real else ""
+        )
+
+
 class Judge:
     """Judges the calls of one working directory by a profile and rules.
 
@@ -77,11 +106,19 @@ class Judge:
     """
 
     def __init__(
-        self, profile: Profile, rules: Iterable[Rule], cwd: Path, *, allow_reads: bool = True
+        self,
+        profile: Profile,
+        rules: Iterable[Rule],
+        cwd: Path,
+        *,
+        allow_reads: bool = True,
+        readable: Sequence[Path] = (),
     ) -> None:
         self._profile = profile
         self._allow_reads = allow_reads and profile != "read-only"
         self._cwd = cwd
+        self._readable = readable
+        self._forms: Forms = {}
         self._rules: dict[Effect, list[Rule]] = {effect: [] for effect in EFFECTS}
         for rule in rules:
             self._rules[rule.effect].append(rule)
@@ -91,14 +128,16 @@ class Judge:
         try:
             if kind == "execute" and isinstance(command, str):
                 return self._judge_command(tool, kind, command)
-            return _weighed([self._judge_call(tool, kind, arguments)])
+            if kind not in ("read", "search", "edit"):
+                return _weighed([self._judge_call(tool, kind, arguments)])
+            path = self._path(kind, arguments)
+            judged = _weighed([self._judge_path(tool, kind, path, "")])
+            return judged if path is None else msgspec.structs.replace(judged, path=str(path.real))
         except (OSError, RuntimeError, ValueError) as error:  # links in a circle, a name too long or with NUL
             return _weighed([Finding("refuse", why=f"a path cannot be resolved ({error})")])
 
     def _judge_call(self, tool: str, kind: ToolKind, arguments: dict[str, Any]) -> Finding:
-        """Judges a call that names a path, a URL, or nothing."""
-        if kind in ("read", "search", "edit"):
-            return self._judge_path(tool, kind, self._path(kind, arguments), "")
+        """Judges a call that names a URL, or nothing."""
         if kind == "fetch":
             url = arguments.get("url")
             host = host_of(url) if isinstance(url, str) else None
@@ -106,12 +145,12 @@ class Judge:
             return finding or self._by_profile(kind, "", host or None)
         return self._by_rules(tool, kind, "", _without_subject) or self._by_profile(kind, "", tool)
 
-    def _path(self, kind: ToolKind, arguments: dict[str, Any]) -> Path | None:
+    def _path(self, kind: ToolKind, arguments: dict[str, Any]) -> JudgedPath | None:
         default = None if kind == "edit" else "."
         path = next((arguments[name] for name in _PATHS if isinstance(arguments.get(name), str)), default)
         if path is None or path.startswith("blob:") or "\0" in path:
             return None
-        return self._absolute(path, self._cwd)
+        return JudgedPath.of(self._absolute(path, self._cwd))
 
     def _absolute(self, path: str, folder: Path) -> Path:
         try:
@@ -119,25 +158,55 @@ class Judge:
         except RuntimeError:  # there is no such user; the tool reports that
             return folder / path
 
-    def _judge_path(self, tool: str, kind: ToolKind, path: Path | None, part: str) -> Finding:
+    def _judge_path(self, tool: str, kind: ToolKind, path: JudgedPath | None, part: str) -> Finding:
         if path is None:
             return self._by_rules(tool, kind, part, _without_subject) or self._by_profile(kind, part, tool)
-        if finding := self._by_rules(tool, kind, part, self._path_matcher(path)):
+        writes = kind == "edit"
+        protected = "" if self._profile == "full" else path.protected(writes=writes)
+        if finding := self._by_rules(tool, kind, part, self._path_matcher(path, exactly=bool(protected))):
             return finding
-        if kind == "edit" and self._profile == "edit" and (problem := self._beyond_edit(path)):
-            return Finding("ask", part, problem, path)
-        return self._by_profile(kind, part, path)
+        by_profile = self._by_profile(kind, part, path.given)
+        if by_profile.verdict == "refuse" or self._profile == "full":
+            return by_profile
+        if protected:
+            if not writes and not part and is_key_file(path.real):
+                why = f"{path.given} contains the keys of your providers, and no tool reads it"
+                return Finding("refuse", part, why)
+            return Finding("ask", part, protected, path.given, access="edit" if writes else "read")
+        if problem := self._outside(path, writes=writes):
+            return Finding("ask", part, problem, path.given, access="" if writes else "read")
+        return by_profile
 
-    def _path_matcher(self, path: Path) -> Callable[[Rule], Match]:
-        return lambda rule: matches_path(rule, path, self._cwd)
+    def _path_matcher(self, path: JudgedPath, *, exactly: bool = False) -> Callable[[Rule], Match]:
+        """With `exactly`, a rule that allows must name the path itself, without any wildcard."""
 
-    def _beyond_edit(self, path: Path) -> str:
-        real = path.resolve()
-        if not real.is_relative_to(self._cwd.resolve()):
-            return f"permissions are edit: {path} is outside the working directory"
-        if any(part.lower() == ".git" for part in real.parts):  # git runs programs that its settings name
-            return f"permissions are edit: {path} is git's own file, and git may run what it names"
-        return ""
+        def match(rule: Rule) -> Match:
+            if exactly and not rule.restricts and not names_one_path(rule):
+                return "no"
+            return matches_path(rule, path.given, self._cwd, path.real, self._forms)
+
+        return match
+
+    def _outside(self, path: JudgedPath, *, writes: bool) -> str:
+        """Why it is asked about: `edit` changes, and `ask` reads, only what is in the workspace."""
+        if self._profile != ("edit" if writes else "ask"):
+            return ""
+        folders = (self._cwd,) if writes else (self._cwd, project_folder(self._cwd), *self._readable)
+        if any(path.real.is_relative_to(folder) for folder in folders):
+            return ""
+        return f"permissions are {self._profile}: {path.given} is outside the working directory"
+
+    def hides(self, path: Path) -> bool:
+        """Whether a search skips the file at this resolved path: it would be asked about, or denied."""
+        judged = JudgedPath(path, path)
+        protected = "" if self._profile == "full" else protected_reason(path, writes=False)
+        finding = self._by_rules("read", "read", "", self._path_matcher(judged, exactly=bool(protected)))
+        return bool(protected) if finding is None else finding.verdict != "allow"
+
+    def denial(self, path: Path) -> str:
+        """The deny rule that forbids reading the file at this resolved path; empty if none does."""
+        finding = self._by_rules("read", "read", "", self._path_matcher(JudgedPath(path, path)))
+        return finding.why if finding and finding.verdict == "refuse" else ""
 
     def _by_profile(self, kind: ToolKind, part: str, subject: Command | Path | str | None) -> Finding:
         why = reason(self._profile, kind) or by_profile(self._profile)
@@ -197,7 +266,7 @@ class Judge:
         writes = isinstance(part, FileWrite)
         if folder is None and not Path(part.path).is_absolute():
             return self._judge_unclear(tool, kind, Unparsed("its folder is uncertain", part.source))
-        path = self._absolute(part.path, folder or self._cwd)
+        path = JudgedPath.of(self._absolute(part.path, folder or self._cwd))
         name: str = "write" if writes else "read"
         file_kind: ToolKind = "edit" if writes else "read"
         finding = self._by_rules(name, file_kind, part.source, self._path_matcher(path), tool)
@@ -253,15 +322,24 @@ class Judge:
         return Finding("ask", part.source, why, part)
 
     def _judge_reads(self, part: Command, folder: Path | None) -> Finding | None:
-        """Applies the rules that restrict reading to every word that may be a path."""
-        if not self._restricts(("read", "read")):
-            return None
+        """Applies what restricts reading to every word that may be a path."""
+        searched = [folder] if folder and part.words[0] in _SEARCHES else []
         for word in _possible_paths(may_read(part.words)):
-            path = None if word is None or folder is None else self._absolute(word, folder)
+            path = None if word is None or folder is None else JudgedPath.of(self._absolute(word, folder))
             match = _unknown_path if path is None else self._path_matcher(path)
             finding = self._by_rules("read", "read", part.source, match)
             if finding and finding.verdict != "allow":
                 return finding
+            if path is not None and part.words[0] in _SEARCHES:
+                searched.append(path.real)
+            if path is None or self._profile == "full":
+                continue
+            found = self._judge_path("read", "read", path, part.source)
+            if found.verdict != "allow":
+                return found
+        if self._profile != "full" and any(contains_keys(one.resolve()) for one in searched):
+            why = f"it may search the folder with the keys of your providers{_in(part.source)}"
+            return Finding("ask", part.source, why, part)
         return None
 
 
@@ -339,7 +417,7 @@ def _rule(tool: str, finding: Finding, cwd: Path, base: Path | None) -> str:
             pattern = _words(command)
             return f"{tool}({pattern})" if pattern else ""
         case Path() as path:
-            return f"edit({_path(path, finding, cwd, base)})"
+            return f"{finding.access or 'edit'}({_path(path, finding, cwd, base)})"
         case str() as name:
             return name if name == tool else f"{tool}({name})"
     return ""
@@ -364,6 +442,7 @@ def _path(path: Path, finding: Finding, cwd: Path, base: Path | None) -> str:
     """The folder of a file that a tool changes; only the file for a redirection, or outside `cwd`."""
     real, folder = path.resolve(), cwd.resolve()
     is_below = real.parent != folder and real.is_relative_to(folder) and not finding.part
+    is_below = is_below and not finding.access
     target = real.parent if is_below else real
     root = base.resolve() if base else None
     if root is None or not target.is_relative_to(root) or target == root:

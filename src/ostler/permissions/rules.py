@@ -110,6 +110,7 @@ Match = Literal["yes", "maybe", "no"]
 _PATH_TOOLS = ("read", "search", "edit", "write", "ls", "grep", "find")
 _RULE = re.compile(r"([\w.:/*-]+)(?:\((.*)\))?", re.DOTALL)
 _SPECIAL = re.compile(r"[*?\[\]{}\\]")
+_ESCAPED = re.compile(r"\\.", re.DOTALL)
 
 
 class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -217,8 +218,15 @@ def command_pattern(words: Sequence[str], *, exact: bool) -> str:
     return ("=" if exact else "") + shlex.join(escaped)
 
 
-def matches_path(rule: Rule, path: Path, cwd: Path) -> Match:
-    """Whether the rule matches an absolute path.
+Forms = dict[Rule, list[re.Pattern[str]]]
+"""The expressions of rules that restrict: a search matches them against many files."""
+
+
+def matches_path(
+    rule: Rule, path: Path, cwd: Path, real: Path | None = None, known: Forms | None = None
+) -> Match:
+    """Whether the rule matches an absolute path; `real` is the path without links, resolved only once.
+    `known` keeps the expressions of rules between calls.
 
     A rule that allows must match the path with its links resolved. One that restricts also matches the path
     as written, and everything below a folder.
@@ -226,10 +234,13 @@ def matches_path(rule: Rule, path: Path, cwd: Path) -> Match:
     if rule.pattern is None:
         return "yes"
     base = Path(rule.base) if rule.base else cwd
-    real = path.resolve()
+    real = real or path.resolve()
     if not rule.restricts:
         return "yes" if _allowed_form(rule.pattern, base).fullmatch(str(real)) else "no"
-    forms = _restricting_forms(rule.pattern, base)
+    known = {} if known is None else known
+    if rule not in known:
+        known[rule] = _restricting_forms(rule.pattern, base)
+    forms = known[rule]
     for candidate in {real, Path(normpath(path))}:
         for one in (candidate, *candidate.parents):
             if any(form.fullmatch(str(one)) for form in forms):
@@ -237,11 +248,19 @@ def matches_path(rule: Rule, path: Path, cwd: Path) -> Match:
     return "no"
 
 
+def names_one_path(rule: Rule) -> bool:
+    """Whether the rule names one file, by its path or its name, and nothing else."""
+    return rule.pattern is not None and not _SPECIAL.search(_ESCAPED.sub("", rule.pattern))
+
+
 def _allowed_form(pattern: str, base: Path) -> re.Pattern[str]:
+    """The base is resolved. Links below it are not followed: whoever may write there could have made them."""
+    folder = escaped_path(base).rstrip("/")
     if pattern.startswith(("/", "~")):
-        return _compiled(_with_real_beginning(_with_home(pattern)), 0)
+        whole = _with_home(pattern)
+        return _compiled(whole if whole.startswith(f"{folder}/") else _with_real_beginning(whole), 0)
     anywhere = "" if "/" in pattern else "**/"
-    return _compiled(f"{escaped_path(base.resolve())}/{anywhere}{pattern.removeprefix('./')}", 0)
+    return _compiled(f"{folder}/{anywhere}{pattern.removeprefix('./')}", 0)
 
 
 def _restricting_forms(pattern: str, base: Path) -> list[re.Pattern[str]]:

@@ -28,6 +28,7 @@ SENSITIVE = frozenset(
         "gguf",
         "key_command",
         "options",
+        "pass_env",
         "providers",
         "terminal_agents",
         "tool_limits",

@@ -256,7 +256,7 @@ def block_of(uploads: Uploads, upload: Upload) -> PlainBlock:
 
 def _attached(upload: Upload) -> Image | File | None:
     """None if it is too large for vendors."""
-    path = Path(upload.path)
+    path = Path(upload.path).resolve()
     try:
         file = read_file(path, upload.name, LineWindow(1, 1), path.parent, lambda: False)
     except ToolFailed:

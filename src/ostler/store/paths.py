@@ -62,6 +62,18 @@ def store_file(home: Path | None = None) -> Path:
     return (home or state_folder()) / "ostler.db"
 
 
+_opened_stores: set[Path] = set()
+
+
+def note_store(file: Path) -> None:
+    """Notes that this process has opened a store, which permission then protects wherever it lies."""
+    _opened_stores.add(file.resolve())
+
+
+def opened_stores() -> frozenset[Path]:
+    return frozenset(_opened_stores)
+
+
 def trust_file() -> Path:
     return state_folder() / "trust.json"
 

@@ -23,7 +23,7 @@ from ostler.core.context import Count
 from ostler.core.json_schema import coerce
 from ostler.core.model import ToolOffer
 from ostler.core.processes import ProcessId, ProcessLimits
-from ostler.core.tool import Tool, as_outcome
+from ostler.core.tool import FileRules, Tool, as_outcome
 from ostler.schema.errors import CallRefused, NotFound, OstlerError, kind_of
 from ostler.schema.events import Event, TodoItem, ToolResultFact
 from ostler.schema.facts import Fact
@@ -55,6 +55,8 @@ class FakeToolContext:
         self.call = new_id("call")
         self.attempt = 1
         self.cwd = cwd
+        self.judged: Path | None = None
+        self.file_rules: FileRules | None = None
         self.cancel = CancelToken()
         self.memory: dict[str, Any] = {}
         self.services: dict[str, Any] = {}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -25,6 +26,7 @@ from ostler.core.processes import (
     on_exit,
     process_environment,
 )
+from ostler.core.secrets import MaskedStream, tool_environment
 from ostler.core.tool import ToolContext
 from ostler.schema.errors import ToolFailed, UsageError
 
@@ -49,6 +51,7 @@ async def child_process(
     context: ToolContext,
     cwd: Path,
     on_output: Callable[[bytes], None],
+    stdin: int = subprocess.DEVNULL,
     confinement: Confinement | None = None,
 ) -> AsyncIterator[ChildProcess]:
     """Runs a command. If an exception leaves the block, the whole process group is ended first."""
@@ -58,6 +61,7 @@ async def child_process(
         call=context.call,
         cwd=cwd,
         on_output=on_output,
+        stdin=stdin,
         limits=context.process_limits,
         confinement=confinement,
     )
@@ -73,7 +77,8 @@ async def child_process(
 
 class ChildProcess:
     """See `child_process`. `on_output` gets pieces of at most `READ_SIZE` bytes, one per turn of the loop, so
-    that a command which prints without end does not block everything else."""
+    that a command which prints without end does not block everything else. Only with `keeps_keys`, for a
+    person's own commands, are the variables with keys passed on, and keys in the output not masked."""
 
     def __init__(
         self,
@@ -83,6 +88,8 @@ class ChildProcess:
         call: str,
         cwd: Path,
         on_output: Callable[[bytes], None],
+        stdin: int = subprocess.DEVNULL,
+        keeps_keys: bool = False,
         limits: ProcessLimits | None = None,
         confinement: Confinement | None = None,
     ) -> None:
@@ -90,6 +97,7 @@ class ChildProcess:
         self._session = session
         self._call = call
         self._on_output = on_output
+        self._masked = None if keeps_keys else MaskedStream()
         self._bytes_read = 0
         self._is_kept = False
         self._problem: Exception | None = None
@@ -98,10 +106,12 @@ class ChildProcess:
         self._output, output = os.pipe()
         try:
             os.set_blocking(self._output, False)
-            environment = {**os.environ, **process_environment(session, call)}
+            inherited = dict(os.environ) if keeps_keys else tool_environment()
+            environment = {**inherited, **process_environment(session, call)}
             self._group = OwnedGroup(
                 command,
                 cwd=cwd,
+                stdin=stdin,
                 stdout=output,
                 stderr=output,
                 environment=environment,
@@ -154,6 +164,9 @@ class ChildProcess:
             await asyncio.wait([self._output_ended], timeout=_IDLE_WAIT)
             if self._bytes_read == before:
                 break
+        self._pass_on_rest()
+        if self._problem:
+            raise self._problem
         if self._group.limited and self.is_running:
             await self._group.limited.until_steady(_IDLE_WAIT)
 
@@ -169,6 +182,7 @@ class ChildProcess:
             await asyncio.to_thread(kill_processes_of, self._session, self._call)
             await self._until_group_is_gone(_KILL_WAIT)
             self._drain_now()
+            self._pass_on_rest()
 
     def keep_reading(self) -> None:
         """Keeps reading and drops what background processes print: a closed pipe would kill them, a full one
@@ -210,16 +224,27 @@ class ChildProcess:
             self._close_output()
             return False
         self._bytes_read += len(piece)
+        self._pass_on(self._masked.feed(piece) if self._masked else piece)
+        return True
+
+    def _pass_on(self, piece: bytes) -> None:
+        if not piece:
+            return
         try:
             self._on_output(piece)
         except Exception as error:
             self._on_output = _ignore
             self._problem = error
             self._ended.set()
-        return True
+
+    def _pass_on_rest(self) -> None:
+        """Passes on what might have become a key: nothing more of it is waited for."""
+        if self._masked:
+            self._pass_on(self._masked.end())
 
     def _close_output(self) -> None:
         if not self._output_ended.done():
+            self._pass_on_rest()
             self._output_ended.set_result(None)
             self._loop.remove_reader(self._output)
             os.close(self._output)

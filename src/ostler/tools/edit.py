@@ -6,6 +6,7 @@ line that no edit touches keeps its line end.
 
 from __future__ import annotations
 
+import stat
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
@@ -24,11 +25,11 @@ from ostler.tools.files import (
     digest_of,
     display_path,
     file_errors,
+    judged_path,
     last_seen,
     not_found,
     remember,
     require_unchanged,
-    resolve,
     run_cancellable,
     run_to_completion,
 )
@@ -293,7 +294,7 @@ async def edit(path: str, edits: list[Replacement], *, context: ToolContext) -> 
         path: the file, relative to the working directory or absolute
         edits: the replacements; they must not overlap
     """
-    file = resolve(path, context.cwd)
+    file = judged_path(path, context)
     seen = await last_seen(context, file)
     name = display_path(file, context.cwd)
     with file_errors(path):
@@ -322,7 +323,7 @@ async def edit(path: str, edits: list[Replacement], *, context: ToolContext) -> 
 
 @edit.prechecker
 async def _unchangeable(path: str, edits: list[Replacement], *, context: BeforeCall) -> None:
-    file = resolve(path, context.cwd)
+    file = judged_path(path, context)
     seen = await last_seen(context, file)
     with file_errors(path):
         await run_cancellable(lambda stop: _edited(file, path, display_path(file, context.cwd), edits, seen))
@@ -330,22 +331,24 @@ async def _unchangeable(path: str, edits: list[Replacement], *, context: BeforeC
 
 def _edit(file: Path, raw_path: str, name: str, edits: list[Replacement], seen: str | None) -> _Edited:
     edited = _edited(file, raw_path, name, edits, seen)
-    files.write_atomically(file, edited.content)
+    files.write_judged(file, edited.content)
     return edited
 
 
 def _edited(file: Path, raw_path: str, name: str, edits: list[Replacement], seen: str | None) -> _Edited:
     """The result of the edits; nothing is written."""
-    if not file.exists():
+    status = files.judged_status(file)
+    if status is None:
         raise not_found(file, raw_path)
-    if not file.is_file():
+    if not stat.S_ISREG(status.st_mode):
         raise ToolFailed(f"{raw_path} is not a regular file: only text files can be edited")
-    size = file.stat().st_size
+    size = status.st_size
     if size > MAX_DIGESTED:
         raise ToolFailed(
             f"{raw_path} is too large to edit ({size_text(size)}): use bash, for example with sed"
         )
-    before = file.read_bytes()
+    with files.open_judged(file) as opened:
+        before = opened.read()
     require_unchanged(raw_path, seen, digest_of(before))
     if media.is_binary(before):
         raise ToolFailed(f"{raw_path} is binary ({media.binary_kind(before)}): only text files can be edited")

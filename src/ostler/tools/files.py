@@ -18,7 +18,8 @@ from pathlib import Path
 from stat import S_ISDIR
 from typing import Any, TypeVar
 
-from ostler.core.tool import BeforeCall
+from ostler.core import files
+from ostler.core.tool import BeforeCall, ToolContext
 from ostler.schema.errors import ToolFailed
 from ostler.schema.ids import blake2b
 
@@ -50,13 +51,43 @@ def resolve(path: str, cwd: Path) -> Path:
         raise ToolFailed(explain(error, path)) from None
 
 
-def resolve_existing(path: str, cwd: Path) -> Path:
-    """Like `resolve`; raises `ToolFailed`, with similar names, if nothing is there."""
-    absolute = resolve(path, cwd)
+def judged_path(path: str, context: BeforeCall | ToolContext) -> Path:
+    """The path that permission has judged. Resolving the argument again could lead elsewhere: a link may have
+    changed since. Only without permissions is it resolved here."""
+    return context.judged or resolve(path, context.cwd)
+
+
+def judged_folder_or_file(path: str, context: ToolContext) -> tuple[Path, os.stat_result]:
+    """Like `judged_path`, with its status; raises `ToolFailed`, with similar names, if nothing is there."""
+    absolute = judged_path(path, context)
     with file_errors(path):
-        if not absolute.exists():
-            raise not_found(absolute, path)
-    return absolute
+        status = files.judged_status(absolute)
+    if status is None:
+        raise not_found(absolute, path)
+    return absolute, status
+
+
+def require_same(path: Path, before: os.stat_result) -> None:
+    """Raises `ToolFailed` unless the path still leads to the folder that was judged: what a walk found by
+    name in between may lie elsewhere."""
+    now = files.judged_status(path)
+    if now is None or not os.path.samestat(now, before):
+        raise ToolFailed(f"{path} was replaced during the search: try again")
+
+
+def hidden_below(root: Path, context: ToolContext) -> Callable[[Path], bool]:
+    """Whether a search or listing of the root skips a file, given its resolved path. Below a root that is
+    hidden itself, and was named and approved, only rules that deny count."""
+    rules = context.file_rules
+    if rules is None:
+        return lambda path: False
+    return (lambda path: bool(rules.denial(path))) if rules.hides(root) else rules.hides
+
+
+def skipped_note(count: int) -> str:
+    """Says that a search or a listing has left out files."""
+    noun = "file was" if count == 1 else "files were"
+    return f"[{count} {noun} skipped: credentials, or restricted by permission rules]"
 
 
 def display_path(path: Path, cwd: Path) -> str:
@@ -243,8 +274,8 @@ def stamp_of(status: os.stat_result) -> str:
 
 
 def file_digest(path: Path) -> str:
-    """The current digest of a file."""
-    with path.open("rb") as file:
+    """The current digest of a file; the path is resolved."""
+    with files.open_judged(path) as file:
         status = os.fstat(file.fileno())
         if status.st_size > MAX_DIGESTED:
             return stamp_of(status)
@@ -284,8 +315,8 @@ def require_unchanged(raw_path: str, seen: str | None, present: str) -> None:
 
 
 def _seen(memory: dict[str, Any]) -> _SeenFiles:
-    files: _SeenFiles = memory.setdefault(_MEMORY_KEY, _SeenFiles())
-    return files
+    seen: _SeenFiles = memory.setdefault(_MEMORY_KEY, _SeenFiles())
+    return seen
 
 
 T = TypeVar("T")

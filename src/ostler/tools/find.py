@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Annotated
 
 import msgspec
 
+from ostler.core import files
 from ostler.core.function_tool import tool
 from ostler.core.tool import ToolContext
 from ostler.schema.errors import ToolFailed
@@ -18,10 +21,12 @@ from ostler.tools.files import (
     compile_glob,
     display_path,
     file_errors,
+    hidden_below,
     in_path_order,
     is_folder,
-    resolve_existing,
+    judged_folder_or_file,
     run_cancellable,
+    skipped_note,
     walk,
 )
 from ostler.tools.truncation import first_that_fit, size_text, without_surrogates
@@ -43,35 +48,58 @@ async def find(
         path: the directory to search; default: the working directory
         limit: the maximum number of results
     """
-    root = resolve_existing(path, context.cwd)
+    root, status = judged_folder_or_file(path, context)
+    if not S_ISDIR(status.st_mode):
+        raise ToolFailed(f"{path} is not a directory")
     with file_errors(path):
-        if not root.is_dir():
-            raise ToolFailed(f"{path} is not a directory")
-        paths = await run_cancellable(lambda stop: _matching(root, pattern, stop))
+        hides = hidden_below(root, context)
+        found = await run_cancellable(lambda stop: _matching(root, pattern, limit, hides, stop))
+    paths = found.names
     prefix = "" if root == context.cwd.resolve() else display_path(root, context.cwd) + "/"
     rows = first_that_fit(without_surrogates(prefix + name) for name in paths[:limit])
     is_cut = len(rows) < len(paths)
     details = {"path": display_path(root, context.cwd), "found": len(paths), "truncated": is_cut}
     if is_cut:
         rows.append(f"[the first {len(rows)} of {len(paths)}: narrow pattern or path, or raise limit]")
+    if found.skipped:
+        details["skipped"] = found.skipped
+        rows.append(skipped_note(found.skipped))
     return ok("\n".join(rows) or "(nothing found)", details=details, summary=f"{len(paths)} found")
 
 
-def _matching(root: Path, pattern: str, stop: Stop) -> list[str]:
+class _Matches(msgspec.Struct, frozen=True):
+    names: list[str]
+    skipped: int
+    """Matching files that are credentials, or that a rule restricts."""
+
+
+def _matching(root: Path, pattern: str, limit: int, hides: Callable[[Path], bool], stop: Stop) -> _Matches:
     try:
         glob = compile_glob(pattern)
     except re.error as error:
         raise ToolFailed(f"invalid glob {pattern!r}: {error}") from None
-    only_directories = pattern.endswith("/")
-    names = []
+    with files.judged_folder(root) as folder:
+        found = _walked(root, glob, pattern.endswith("/"), hides, stop)
+        shown = [*files.existing_below(folder, root, found.names[:limit])]
+    return _Matches(shown + found.names[limit:], found.skipped)
+
+
+def _walked(
+    root: Path, glob: re.Pattern[str], only_directories: bool, hides: Callable[[Path], bool], stop: Stop
+) -> _Matches:
+    names, skipped = [], 0
     for entry in walk(root, stop, hidden=True):
         name = entry.relative_to(root).as_posix()
         if not glob.fullmatch(name):
             continue
         is_directory = is_folder(entry)
-        if is_directory or not only_directories:
+        if only_directories and not is_directory:
+            continue
+        if hides(entry):
+            skipped += 1
+        else:
             names.append((in_path_order(name), name + "/" if is_directory else name))
-    return [name for _, name in sorted(names)]
+    return _Matches([name for _, name in sorted(names)], skipped)
 
 
 @tool(source="built-in", kind="read", parallel=True)
@@ -83,29 +111,41 @@ async def ls(path: str = ".", limit: Annotated[int, msgspec.Meta(ge=1)] = 500, *
         path: the directory; default: the working directory
         limit: the maximum number of entries
     """
-    folder = resolve_existing(path, context.cwd)
+    folder, status = judged_folder_or_file(path, context)
+    if not S_ISDIR(status.st_mode):
+        raise ToolFailed(f"{path} is a file: use read to see it")
     with file_errors(path):
-        if not folder.is_dir():
-            raise ToolFailed(f"{path} is a file: use read to see it")
-        listing, total = await run_cancellable(lambda stop: _list(folder, limit, stop))
-    rows = first_that_fit(listing)
+        listed = await run_cancellable(lambda stop: _list(folder, limit, hidden_below(folder, context), stop))
+    rows, total = first_that_fit(listed.rows), listed.total
     is_cut = len(rows) < total
     details = {"path": display_path(folder, context.cwd), "entries": total, "truncated": is_cut}
     if is_cut:
         rows.append(f"[the first {len(rows)} of {total} entries: raise limit, or use find with a pattern]")
+    if listed.skipped:
+        details["skipped"] = listed.skipped
+        rows.append(skipped_note(listed.skipped))
     return ok("\n".join(rows) or "(empty directory)", details=details, summary=f"{total} entries")
 
 
-def _list(folder: Path, limit: int, stop: Stop) -> tuple[list[str], int]:
-    """The first rows, and the number of all entries."""
-    with os.scandir(folder) as entries:
-        listed = sorted(entries, key=lambda entry: (entry.name.casefold(), entry.name))
+class _Listed(msgspec.Struct, frozen=True):
+    rows: list[str]
+    """The first entries."""
+    total: int
+    """The number of all that may be shown."""
+    skipped: int
+
+
+def _list(folder: Path, limit: int, hides: Callable[[Path], bool], stop: Stop) -> _Listed:
     rows = []
-    for entry in listed[:limit]:
-        if stop():
-            break
-        rows.append(without_surrogates(_row(entry)))
-    return rows, len(listed)
+    with files.listed_folder(folder) as descriptor, os.scandir(descriptor) as entries:
+        all_entries = list(entries)
+        shown = [entry for entry in all_entries if not hides(folder / entry.name)]
+        shown.sort(key=lambda entry: (entry.name.casefold(), entry.name))
+        for entry in shown[:limit]:
+            if stop():
+                break
+            rows.append(without_surrogates(_row(entry)))
+    return _Listed(rows, len(shown), len(all_entries) - len(shown))
 
 
 def _row(entry: os.DirEntry[str]) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -13,7 +15,18 @@ from ostler.core.lazy import lazy_module
 from ostler.core.tool import ToolContext, ToolSpec
 from ostler.schema.errors import ToolFailed
 from ostler.schema.outcomes import Ok, ok
-from ostler.tools.files import display_path, file_errors, resolve_existing, run_cancellable
+from ostler.tools.files import (
+    Stop,
+    display_path,
+    file_errors,
+    hidden_below,
+    is_folder,
+    judged_folder_or_file,
+    require_same,
+    run_cancellable,
+    skipped_note,
+    walk,
+)
 
 if TYPE_CHECKING:
     from ostler.tools import grep_engines
@@ -71,19 +84,32 @@ class GrepTool:
     async def run(self, arguments: GrepArguments, context: ToolContext) -> Ok:
         if "\n" in arguments.pattern or "\0" in arguments.pattern:
             raise ToolFailed("pattern is matched line by line: it cannot contain a newline or NUL character")
-        root = resolve_existing(arguments.path, context.cwd)
-        with file_errors(arguments.path):
-            if not root.is_dir() and not root.is_file():
-                raise ToolFailed(f"{arguments.path} is a pipe, socket or device, not a file")
+        root, status = judged_folder_or_file(arguments.path, context)
+        is_tree = S_ISDIR(status.st_mode)
+        if not is_tree and not S_ISREG(status.st_mode):
+            raise ToolFailed(f"{arguments.path} is a pipe, socket or device, not a file")
         fields = msgspec.structs.asdict(arguments)
         del fields["path"]
-        request = grep_engines.SearchRequest(root=root, **fields)
+        skipped: tuple[str, ...] = ()
+        hides = hidden_below(root, context)
+        if is_tree and context.file_rules:
+            skipped = await run_cancellable(lambda stop: _hidden(root, arguments.glob, hides, stop))
+        request = grep_engines.SearchRequest(root=root, is_folder=is_tree, skipped=skipped, **fields)
         program = self._find_ripgrep()
-        result = await _searched(program, request, context)
+        with file_errors(arguments.path):
+            result = await _searched(program, request, context)
+            require_same(root, status)
         return _outcome(result, request, context, "ripgrep" if program else "python")
 
 
 grep = GrepTool()
+
+
+def _hidden(root: Path, glob: str, hides: Callable[[Path], bool], stop: Stop) -> tuple[str, ...]:
+    """The files below the root that are not searched. They are found by their names: whether one of them
+    matches the pattern must not show."""
+    found = (path for path in walk(root, stop, hidden=False, glob=glob) if hides(path))
+    return tuple(str(path.relative_to(root)) for path in found if not is_folder(path))
 
 
 async def _searched(program: str | None, request: SearchRequest, context: ToolContext) -> SearchResult:
@@ -102,6 +128,8 @@ def _outcome(result: SearchResult, request: SearchRequest, context: ToolContext,
         rows.append("[cut at 50 KiB: narrow pattern, path or glob]")
     elif result.has_more:
         rows.append(f"[the first {matches} matches of more: narrow pattern, path or glob, or raise limit]")
+    if request.skipped:
+        rows.append(skipped_note(len(request.skipped)))
     details = {
         "path": display_path(request.root, context.cwd),
         "matches": matches,
@@ -109,5 +137,7 @@ def _outcome(result: SearchResult, request: SearchRequest, context: ToolContext,
         "truncated": result.has_more or not all_fit,
         "engine": engine,
     }
+    if request.skipped:
+        details["skipped"] = len(request.skipped)
     summary = f"{matches}{'+' if result.has_more else ''} match{'' if matches == 1 else 'es'}"
     return ok("\n".join(rows) or "(no matches)", details=details, summary=summary)

@@ -11,21 +11,24 @@ import asyncio
 import io
 import os
 import re
-import stat
+import subprocess
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
+from itertools import groupby, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 import msgspec
 
+from ostler.core import files
 from ostler.core.processes import find_program
 from ostler.core.tool import ToolContext
 from ostler.schema.errors import ToolFailed
 from ostler.tools.child_process import child_process
-from ostler.tools.files import in_path_order, walk
+from ostler.tools.files import hidden_below, in_path_order, run_cancellable, walk
 from ostler.tools.truncation import MAX_BYTES, first_that_fit, without_surrogates
 
 if TYPE_CHECKING:
@@ -37,7 +40,10 @@ MAX_LINE = 500
 class SearchRequest(msgspec.Struct, frozen=True):
     pattern: str
     root: Path
-    """A directory, or a single file."""
+    """A directory, or a single file; resolved."""
+    is_folder: bool = True
+    skipped: tuple[str, ...] = ()
+    """Files that are not searched, relative to the root."""
     glob: str = ""
     ignore_case: bool = False
     literal: bool = False
@@ -131,25 +137,66 @@ def _beside_python() -> str | None:
 
 async def search_with_ripgrep(program: str, request: SearchRequest, context: ToolContext) -> SearchResult:
     """Lines in order of their paths."""
-    target = f"./{request.root.name}" if request.root.is_file() else "./"
+    target = "./" if request.is_folder else "-"
     command = [program, *_options(request), "--regexp", request.pattern, "--", target]
     return await search_with(command, request, context)
 
 
 async def search_with(command: list[str], request: SearchRequest, context: ToolContext) -> SearchResult:
     """Runs a program that prints matches as rg does; ends it as soon as there are enough."""
-    reader = _Reader(request)
-    cwd = request.root.parent if request.root.is_file() else request.root
-    async with child_process(command, context=context, cwd=cwd, on_output=reader.take) as child:
-        try:
-            await child.wait()
-        except _Enough:
-            await child.end()
+    reader = _Reader(request, context)
+    with _opened(request) as place:
+        async with child_process(
+            command, context=context, cwd=place.cwd, stdin=place.stdin, on_output=reader.take
+        ) as child:
+            try:
+                await child.wait()
+            except _Enough:
+                await child.end()
     reader.finish()
     result = reader.collector.result()
+    if context.file_rules and request.is_folder and result.lines:
+        result = await run_cancellable(lambda stop: _confirmed(result, request.root, stop))
     if child.returncode and not result.lines and reader.errors:
         raise ToolFailed(f"rg: {' '.join(reader.errors).removeprefix('rg: ')}")
     return result
+
+
+def _confirmed(result: SearchResult, root: Path, stop: Stop) -> SearchResult:
+    """Only the lines that are in the files below the root. The program opened them by name, and a folder that
+    was replaced by a link meanwhile may have led it elsewhere."""
+    confirmed: list[MatchedLine] = []
+    for path, group in groupby(result.lines, key=lambda line: line.path):
+        lines = list(group)
+        last = max(line.number for line in lines)
+        wanted = {line.number for line in lines}
+        present = {
+            number: text[:MAX_LINE]
+            for number, text in enumerate(islice(_lines(root / path), last), 1)
+            if number in wanted
+        }
+        confirmed += [line for line in lines if present.get(line.number) == line.text[:MAX_LINE]]
+        if stop():
+            break
+    return SearchResult(confirmed, result.has_more)
+
+
+class _Place(msgspec.Struct, frozen=True):
+    cwd: Path
+    stdin: int = subprocess.DEVNULL
+
+
+@contextmanager
+def _opened(request: SearchRequest) -> Iterator[_Place]:
+    """The folder or file to search, opened without following a link that appeared since it was judged."""
+    if not request.is_folder:
+        with files.open_judged(request.root) as file:
+            yield _Place(Path("/"), file.fileno())
+        return
+    with files.listed_folder(request.root) as folder:
+        # A name of the open folder itself, whatever its path leads to by then.
+        own_name = Path(f"/proc/self/fd/{folder}")
+        yield _Place(own_name if own_name.exists() else request.root)
 
 
 def _options(request: SearchRequest) -> list[str]:
@@ -184,11 +231,14 @@ class _Enough(Exception):
 class _Reader:
     """Splits rg's output into records: path, NUL, number, `:` or `-`, line."""
 
-    def __init__(self, request: SearchRequest) -> None:
+    def __init__(self, request: SearchRequest, context: ToolContext) -> None:
         self.collector = Collector(request)
+        self._root = request.root
+        self._skipped = dict.fromkeys(request.skipped, True)
+        self._hides = hidden_below(request.root, context)
         self.errors: list[str] = []
         """Lines that are no records, such as what rg prints about an invalid pattern."""
-        self._is_file = request.root.is_file()
+        self._is_file = not request.is_folder
         self._open = b""
 
     def take(self, piece: bytes) -> None:
@@ -213,8 +263,15 @@ class _Reader:
             text=text.removesuffix(b"\r").decode("utf-8", "replace"),
             matches=sign == b":",
         )
+        if self._is_skipped(line.path):
+            return
         if not self.collector.add(line):
             raise _Enough
+
+    def _is_skipped(self, path: str) -> bool:
+        if path not in self._skipped:  # it may have appeared since the files to skip were listed
+            self._skipped[path] = bool(path) and self._hides(self._root / path)
+        return self._skipped[path]
 
 
 _MAX_SEARCHED = 1 << 20
@@ -246,13 +303,15 @@ def compiled(request: SearchRequest) -> re.Pattern[str]:
 
 
 def _files(request: SearchRequest, stop: Stop) -> list[tuple[Path, str]]:
-    if request.root.is_file():
+    if not request.is_folder:
         return [(request.root, "")]
+    skipped = frozenset(request.skipped)
     paths = [
         (path, str(path.relative_to(request.root)))
         for path in walk(request.root, stop, hidden=False, glob=request.glob)
     ]
-    return sorted(paths, key=lambda pair: in_path_order(pair[1]))
+    searched = [(path, name) for path, name in paths if name not in skipped]
+    return sorted(searched, key=lambda pair: in_path_order(pair[1]))
 
 
 def _search_file(
@@ -278,11 +337,9 @@ def _search_file(
 def _lines(path: Path) -> Iterator[str]:
     """The lines of a text file; none of a binary one, or from the first NUL on."""
     try:
-        if not stat.S_ISREG(os.lstat(path).st_mode):
-            return
-        with path.open("rb") as file:
+        with files.open_judged(path) as raw, io.BufferedReader(cast(io.RawIOBase, raw)) as file:
             yield from _decoded_lines(file)
-    except OSError:
+    except (OSError, ToolFailed):
         return  # it was deleted, or cannot be read: ripgrep reports neither
 
 
@@ -338,6 +395,7 @@ async def search_in_child(
     compiled(request)  # raises `ToolFailed` for an invalid pattern
     fields = msgspec.structs.asdict(request)
     root = str(fields.pop("root"))
+    del fields["skipped"]  # the reader leaves them out: the list may be too long for an argument
     # With `-P` the searched directory, which may not be trusted, is no place to import from.
     python = [sys.executable, "-P", "-m", "ostler.tools.grep_engines"]
     command = [*python, root, msgspec.json.encode(fields).decode()]

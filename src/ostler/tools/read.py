@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
+from ostler.core import files
 from ostler.core.function_tool import tool
 from ostler.core.lazy import lazy_module
+from ostler.core.secrets import MaskedStream
 from ostler.core.tool import ToolContext
 from ostler.schema.errors import NotFound, ToolFailed
 from ostler.schema.messages import File, Image
@@ -22,10 +24,10 @@ from ostler.tools.files import (
     digest_of,
     display_path,
     file_errors,
+    judged_path,
     new_digest,
     not_found,
     remember,
-    resolve,
     run_cancellable,
     stamp_of,
 )
@@ -83,7 +85,7 @@ async def read(
     window = LineWindow(offset, limit, column)
     if path.startswith(BLOB_PREFIX):
         return await _read_blob(path, window, context)
-    file = resolve(path, context.cwd)
+    file = judged_path(path, context)
     result = await run_cancellable(lambda stop: read_file(file, path, window, context.cwd, stop))
     remember(context.memory, file, (result.details or {})["digest"])
     return result
@@ -102,18 +104,17 @@ def read_file(file: Path, raw_path: str, window: LineWindow, cwd: Path, stop: St
 
 def _refuse_what_cannot_be_read(file: Path, raw_path: str) -> None:
     """Also keeps us from opening a pipe or a device, which could block for ever."""
-    try:
-        mode = file.stat().st_mode
-    except FileNotFoundError:
-        raise not_found(file, raw_path) from None
-    if stat.S_ISDIR(mode):
+    status = files.judged_status(file)
+    if status is None:
+        raise not_found(file, raw_path)
+    if stat.S_ISDIR(status.st_mode):
         raise ToolFailed(f"{raw_path} is a directory: use ls to list it")
-    if not stat.S_ISREG(mode):
+    if not stat.S_ISREG(status.st_mode):
         raise ToolFailed(f"{raw_path} is a pipe, socket or device, not a regular file")
 
 
 def _load(file: Path, raw_path: str, window: LineWindow, stop: Stop) -> _Attachment | _Lines:
-    with file.open("rb", buffering=0) as source:
+    with files.open_judged(file) as source:
         status = os.fstat(source.fileno())
         head = source.read(media.SNIFFED)
         media_type = media.image_type(head) or ("application/pdf" if media.is_pdf(head) else "")
@@ -158,13 +159,15 @@ def _too_large(media_type: str, raw_path: str, size: int, limit: int) -> ToolFai
 def _text_lines(pieces: Iterator[bytes], status: os.stat_result, window: LineWindow, stop: Stop) -> _Lines:
     digest = new_digest()
     is_huge = status.st_size > MAX_DIGESTED
+    masked = MaskedStream()  # before lines are cut: a part of a key would not be recognised
     for piece in pieces:
-        window.feed(piece)
+        window.feed(masked.feed(piece))
         if stop() or (is_huge and window.full):
             break
         if not is_huge:
             digest.update(piece)
     else:
+        window.feed(masked.end())
         window.finish()
         return _Lines(window, stamp_of(status) if is_huge else digest.hexdigest(), complete=True)
     return _Lines(window, stamp_of(status), complete=False)

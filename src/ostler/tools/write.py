@@ -16,10 +16,10 @@ from ostler.tools.files import (
     display_path,
     file_digest,
     file_errors,
+    judged_path,
     last_seen,
     remember,
     require_unchanged,
-    resolve,
     run_cancellable,
     run_to_completion,
 )
@@ -46,7 +46,7 @@ async def write(path: str, content: str, *, context: ToolContext) -> Ok:
         path: the file, relative to the working directory or absolute
         content: the complete new content
     """
-    file = resolve(path, context.cwd)
+    file = judged_path(path, context)
     data = _encoded(content)
     seen = await last_seen(context, file)
     name = display_path(file, context.cwd)
@@ -71,7 +71,7 @@ async def write(path: str, content: str, *, context: ToolContext) -> Ok:
 
 @write.prechecker
 async def _unwritable(path: str, content: str, *, context: BeforeCall) -> None:
-    file = resolve(path, context.cwd)
+    file = judged_path(path, context)
     _encoded(content)
     seen = await last_seen(context, file)
     with file_errors(path):
@@ -93,18 +93,23 @@ def _write(
     size = _refuse(file, raw_path, seen)
     diff = diffs.Diff("", 0, 0, 0, truncated=True)
     if max(size or 0, len(data)) <= _MAX_COMPARED:
-        old, old_name = (b"", "/dev/null") if size is None else (file.read_bytes(), name)
+        old, old_name = (b"", "/dev/null") if size is None else (_content(file), name)
         if not media.is_binary(old):
             diff = diffs.diff_of_texts(old.decode("utf-8", "replace"), content, old_name, name)
-    files.write_atomically(file, data)
+    files.write_judged(file, data)
     return size is None, diff
+
+
+def _content(file: Path) -> bytes:
+    with files.open_judged(file) as opened:
+        return opened.read()
 
 
 def _refuse(file: Path, raw_path: str, seen: str | None) -> int | None:
     """The size of the file, or None if it does not exist; raises if it cannot be written."""
-    if not file.exists():
+    status = files.judged_status(file)
+    if status is None:
         return None
-    status = file.stat()
     if stat.S_ISDIR(status.st_mode):
         raise ToolFailed(f"{raw_path} is a directory: name a file in it")
     if not stat.S_ISREG(status.st_mode):

@@ -346,6 +346,7 @@ def expand_draft(draft: PromptDraft, harness: Harness, commands: Collection[str]
             mentioned_in = command_text((written,), harness, commands).text
     if "@" not in mentioned_in:
         return Expansion(as_content((text, *full.images)))
-    files = mentions.with_mentions(text, harness.cwd, mentioned_in=mentioned_in)
+    rules = harness.file_rules()
+    files = mentions.with_mentions(text, harness.cwd, mentioned_in=mentioned_in, rules=rules)
     blocks = as_content((files.text, *full.images, *files.blocks))
     return Expansion(blocks, files.notices, files.digests)

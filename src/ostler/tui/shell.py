@@ -134,7 +134,9 @@ async def _run_shell(session: Session, command: str, take: Callable[[bytes], Non
     call = journal.world.new_id("call")
     shell = [find_program("bash") or "sh", "-c", command]
     try:
-        child = ChildProcess(shell, session=session.id, call=call, cwd=harness.cwd, on_output=take)
+        child = ChildProcess(
+            shell, session=session.id, call=call, cwd=harness.cwd, on_output=take, keeps_keys=True
+        )
     except ToolFailed as error:
         return f"[{error.message}]"
     try:

@@ -19,6 +19,7 @@ import msgspec
 
 from ostler.context.files import quoted_path
 from ostler.core.processes import Finished, find_program, run_program
+from ostler.core.secrets import tool_environment
 from ostler.extensions.loader.manifest import Kind
 from ostler.schema.errors import OstlerError, UsageError
 
@@ -217,7 +218,7 @@ def _try(cwd: Path, *arguments: str, seconds: float = FETCH_SECONDS) -> Finished
 
 
 def _environment() -> dict[str, str]:
-    inherited = {name: value for name, value in os.environ.items() if not _PLACE.fullmatch(name)}
+    inherited = {name: value for name, value in tool_environment().items() if not _PLACE.fullmatch(name)}
     # `true` answers a prompt with nothing, after the credential helper. ssh finds no terminal to prompt at,
     # because the program is started in a session of its own.
     no_prompts = {"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "true", "SSH_ASKPASS": "true", "LC_ALL": "C"}
@@ -233,7 +234,7 @@ def install_wheel(name: str, version: str, into: Path, *, may_build: bool = Fals
     requirement = f"{name}=={version}" if version else name
     options = ["--target", str(into), *(() if may_build else ("--only-binary", ":all:"))]
     # The user's settings of pip must not apply to this folder.
-    environment = {**os.environ, "PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"}
+    environment = {**tool_environment(), "PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"}
     command = [*_installer(), *options, "--", requirement]
     finished = run_program(command, cwd=into.parent, seconds=SECONDS, environment=environment)
     if finished.code != 0:

@@ -30,9 +30,11 @@ if TYPE_CHECKING:
     from ostler.extensions.api import ExtensionAPI
     from ostler.extensions.loader import reload as reload_module
     from ostler.extensions.ui.front_end import FrontEnd
+    from ostler.permissions import protected
 else:
     executor_module = lazy_module("ostler.extensions.executor")
     host_module = lazy_module("ostler.extensions.host")
+    protected = lazy_module("ostler.permissions.protected")
     reload_module = lazy_module("ostler.extensions.loader.reload")
 
 Versions = dict[str, LoadedVersion]
@@ -165,7 +167,9 @@ async def _load(versions: Collection[LoadedVersion]) -> None:
         for one in versions:
             if one.candidate.kind != "foreign":
                 await one.load()
+                protected.protect_used(one.code.paths)  # also what it shares with others
 
+    protected.protect_used(one.candidate.path for one in versions)
     programs = (one.load() for one in versions if one.candidate.kind == "foreign")
     try:
         await asyncio.gather(in_order(), *programs)

@@ -186,7 +186,9 @@ def edited(text: str, command: list[str], cwd: Path) -> str:
         file = Path(folder, "prompt.md")
         file.write_text(without_surrogates(text), encoding="utf-8")
         try:
-            code = subprocess.run([*command, str(file)], cwd=cwd, check=False).returncode
+            code = subprocess.run(
+                [*command, str(file)], cwd=cwd, check=False, env=dict(os.environ)
+            ).returncode
             written = file.read_text(encoding="utf-8", errors="replace")
         except OSError as error:
             raise UsageError(f"cannot run {command[0]}: {error.strerror}") from None
