@@ -27,7 +27,7 @@ from ostler.tui.terminal_ui import TerminalUI
 from tests.support.extension_session import extension
 from tests.tui.terminal import KEYS
 
-PATIENCE = 60
+PATIENCE = 12
 
 
 class Screen(io.StringIO):
@@ -74,6 +74,15 @@ class RunningUI:
         """Keys by their names; anything else is typed."""
         for key in keys:
             self._keyboard.send_text(KEYS.get(key, key))
+
+    async def until_asked(self) -> None:
+        """Waits until keys are for a question."""
+        await self.until(lambda: self.tui.is_asked and self.tui.panels.takes_text)
+
+    async def answer(self, *keys: str) -> None:
+        """Presses keys once they are for the question; then Enter."""
+        await self.until_asked()
+        self.press(*keys, "enter")
 
     def resize(self, columns: int, rows: int) -> None:
         self.screen.size = Size(rows, columns)

@@ -68,8 +68,7 @@ def test_a_remote_permission_is_asked_in_the_terminal(
     server = served(vendor)
     session = new_session(server, prompt=[{"type": "text", "text": "go"}])
     terminal = attach(server.base_url, "--session", session[:12], "--token", server.token)
-    terminal.wait_for("❯ 1. yes, this once")
-    terminal.press("y")
+    terminal.answer("y")
     terminal.wait_for("it was run")
     assert (ostler.work / "there").read_text() == "printed\n"
 
@@ -89,10 +88,10 @@ def test_questions_of_a_remote_child_are_asked_in_the_terminal(
     terminal = attach(f"{server.base_url}/s/{new_session(server)}", OSTLER_TOKEN=server.token)
     terminal.wait_for("continues when you leave")
     send_line(terminal, "go")
-    screen = terminal.wait_for("❯ 1. yes, this once")
+    screen = terminal.wait_for_question()
     assert "permission · child the errand" in screen
     assert "child: bash echo from the child" in screen
-    terminal.press("y")
+    terminal.answer("y")
     terminal.wait_for("completed")
     assert (ostler.work / "there").read_text() == "from the child\n"
 
@@ -105,8 +104,7 @@ def test_a_remote_run_is_steered_and_other_terminals_follow_it(
     session = new_session(server, prompt=[{"type": "text", "text": "go"}])
     first = attach(server.base_url, "--session", session, OSTLER_TOKEN=server.token)
     second = attach(server.base_url, "--session", session, "--read-only", OSTLER_TOKEN=server.token)
-    first.wait_for("❯ 1. yes, this once")
-    first.press("y")
+    first.answer("y")
     for terminal in (first, second):
         terminal.wait_for("│ it-has-begun")
     first.type("mind the gap")

@@ -55,8 +55,8 @@ def test_a_conversation_in_plain_lines(open_tui: Open, serve: Serve, ostler: Ost
     _say(terminal, "write it")
     asked_screen = terminal.wait_for("answer:")
     assert "calling write: made.txt" in asked_screen
-    assert "1. yes, this once" in asked_screen
-    _say(terminal, "maybe")
+    assert "1. y, yes: yes, this once" in asked_screen
+    _say(terminal, "")
     terminal.wait_for("error: type a number from 1 to")
     _say(terminal, "y")
     screen = terminal.wait_for("done so")
@@ -195,6 +195,9 @@ async def test_a_permission_prints_the_whole_call_and_the_rules_of_each_answer()
     await asyncio.sleep(0)
     assert f"command: {command}" in printed
     assert "timeout: 5" in printed
-    assert "3. yes, and for this session: git push with any arguments" in printed
+    assert "3. r, remember: remember: yes, and the like from now on…" in printed
+    assert not any("git push" in line for line in printed)
     questions.take("3")
+    assert "1. s, session: yes, and for this session: git push with any arguments" in printed
+    questions.take("1")
     assert await asking == "session"

@@ -29,6 +29,8 @@ DIALOG_MOVES = {**MOVES, "shift+tab": -1, "tab": 1, "left": -1, "k": -1, "right"
 
 _PAGES = {"pgup": -1, "ctrl+u": -1, "pgdown": 1, "ctrl+d": 1}
 _ENDS = {"home": 0, "end": 10**9}
+_EDITS = frozenset({"enter", "left", "right", "backspace"})
+_REASON_EDITS = frozenset({"delete", "ctrl+a", "ctrl+e", "ctrl+k", "ctrl+w"})
 _USUAL_REASON = "need a person's consent"
 _ABOUT = {"bash": "run this command", "write": "write ", "edit": "change "}
 _LEAD = len("❯ 1. ")
@@ -205,7 +207,9 @@ class ConsentBody(ChoiceBody):
         return self._is_reason
 
     def takes(self, key: str) -> bool:
-        return key != "shift+tab"  # that leads to the input line
+        return any(key in keys for keys in (MOVES, _PAGES, _ENDS, _EDITS)) or (
+            self._is_reason and key in _REASON_EDITS
+        )
 
     # --- keys -------------------------------------------------------------------------------------------
 
@@ -222,7 +226,7 @@ class ConsentBody(ChoiceBody):
             if not self._typed.text:
                 self._select(None)
         elif key in MOVES:
-            self._select(None)
+            self._select(self._marked)
             self._move(MOVES[key])
         elif key == "right" and self._selected == REMEMBER:
             self._open(self._steps.remembered)
@@ -245,6 +249,11 @@ class ConsentBody(ChoiceBody):
             self._select(next((place for place, one in enumerate(self._options) if one.answer == "no"), None))
             self._is_leaving = True
         return PENDING
+
+    def leave(self) -> None:
+        """What was selected must not wait for an Enter that is meant for something else."""
+        if not self._is_reason:
+            self._open(self._steps.first)
 
     @property
     def _selected(self) -> str:

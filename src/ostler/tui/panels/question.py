@@ -38,6 +38,7 @@ class QuestionPanel:
         self._asked: QuestionAsked | None = None
         self._body: QuestionBody | None = None
         self._attention = Attention(tui.clock)
+        self._was_on = False
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -45,7 +46,7 @@ class QuestionPanel:
         if self._asked is not self._queue.present:
             self._asked = self._queue.present
             self._body = self._new_body(self._asked) if self._asked else None
-            self._attention = Attention(self._tui.clock)
+            self._attention, self._was_on = Attention(self._tui.clock), False
         return self._body
 
     def _new_body(self, asked: QuestionAsked) -> QuestionBody:
@@ -118,6 +119,9 @@ class QuestionPanel:
         body, panels = self._present, self._tui.panels
         has_draft = bool(self._tui.composer.line.text)
         is_on = self._attention.is_on_question(has_draft=has_draft, is_busy=panels.is_used_below)
+        if body is not None and self._was_on and not is_on:
+            body.leave()
+        self._was_on = is_on
         return body if is_on else None
 
     @property

@@ -59,6 +59,9 @@ class QuestionBody:
     def escape(self) -> Any:
         return DECLINED
 
+    def leave(self) -> None:
+        """Keys go elsewhere from now on."""
+
     @property
     def legend(self) -> str:
         """Which keys count."""
