@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 from ostler.app.question_queue import PERSON_DECLINED, event_in_child
@@ -110,6 +110,9 @@ class OpenQuestions:
         if is_secret and not is_ours and not isinstance(journal.store, RemoteSessions):
             self._see([Warned(ASKS_FOR_SECRET, about="store")])
             return
+        if isinstance(journal.store, RemoteSessions):
+            with suppress(OstlerError):  # an older server, or one that is away: the question has the call
+                asked = await journal.store.question(self._session.id, asked)
         answer: Any = None
         declined = False
         try:
