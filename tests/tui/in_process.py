@@ -27,7 +27,7 @@ from ostler.tui.terminal_ui import TerminalUI
 from tests.support.extension_session import extension
 from tests.tui.terminal import KEYS
 
-PATIENCE = 12
+PATIENCE = 60
 
 
 class Screen(io.StringIO):

@@ -40,7 +40,7 @@ KEYS = {
     "alt+enter": "\x1b\r",
     **{f"ctrl+{letter}": chr(ord(letter) - 96) for letter in "abcdefghijklmnopqrstuvwxyz"},
 }
-PATIENCE = 12
+PATIENCE = 60
 
 
 class Terminal:

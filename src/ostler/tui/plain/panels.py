@@ -97,8 +97,9 @@ class PlainQuestions:
         lines = ["question: " + visible(plain(question_text(question)))]
         preview = preview_of(details, self.cwd)
         about = [] if dialog else preview_lines(preview)
-        self._rest = about[DIFF_PAGE:] if preview.hunks and len(about) > DIFF_PAGE + 1 else []
-        lines += about[:DIFF_PAGE] if self._rest else about
+        page = _first_page(about) if preview.hunks else len(about)
+        self._rest = about[page:]
+        lines += about[:page]
         lines += self._more()
         match dialog:
             case MultiSelectDialog(options=many, selected=selected):
@@ -121,7 +122,7 @@ class PlainQuestions:
         if question.kind != "permission":
             return [f"{number}. {plain(one.label)}" for number, one in enumerate(self._options, 1)]
         lines = [f"{number}. {_label(one)}" for number, one in enumerate(self._options, 1)]
-        return [*lines, "type a number or a word of the list; any other text declines, with it as the reason"]
+        return [*lines, "type a number or a word of the list; any other text is a reason to decline"]
 
     def take(self, line: str) -> None:
         """Answers with a line; if it is no answer, says why."""
@@ -160,10 +161,18 @@ class PlainQuestions:
         return Declined(line.strip())
 
 
+def _first_page(lines: list[str]) -> int:
+    """How many lines to print at once: the first hunk, as far as it fits."""
+    hunks = [at for at, line in enumerate(lines) if line.startswith("@@ ")]
+    end = min(DIFF_PAGE, hunks[1] if len(hunks) > 1 else len(lines))
+    return end if len(lines) > end + 1 else len(lines)
+
+
 def _label(option: AnswerOption) -> str:
     """The option with the words that choose it."""
-    letters = [key for key in option.keys if not key.isdecimal()]
-    return f"{', '.join([*letters, option.answer])}: {plain(option.label)}"
+    words = ", ".join([*(key for key in option.keys if not key.isdecimal()), option.answer])
+    label = plain(option.label).removeprefix(f"{option.answer}: ")
+    return words if label == option.answer else f"{words}: {label}"
 
 
 def _selection(dialog: MultiSelectDialog, line: str) -> list[str]:
