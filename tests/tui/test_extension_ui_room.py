@@ -38,6 +38,7 @@ async def test_questions_and_the_line_stay_visible_beside_extension_widgets(colu
         screen = await terminal.see("Over", "O0", "[keep] [drop]", "\n>")
         assert "Window too small" not in screen
         assert len(screen.splitlines()) <= rows
+        await terminal.until_asked()
         terminal.press("right", "enter")
         assert (await asking).action == "drop"
 

@@ -56,6 +56,8 @@ class OpenQuestions:
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._secrets: dict[str, str] = {}
         """The requests that answer with a secret, by question."""
+        self._sent: dict[str, str] = {}
+        """The questions that were answered here, by request."""
 
     async def update(self) -> None:
         """Asks what is open and not asked yet, and closes what is not open any more."""
@@ -70,10 +72,12 @@ class OpenQuestions:
                 self._asking[name] = asyncio.ensure_future(self._ask(open_now[name]))
 
     def see(self, batch: Sequence[Fact | Event]) -> None:
-        """Closes what was answered elsewhere."""
+        """Closes what was answered elsewhere; asks again what was answered here, but was refused."""
         for one in batch if self._asking else ():
-            answered = _about_question(one.event if isinstance(one, Fact) else one)
-            if isinstance(answered, events.QuestionAnswered):
+            event = one.event if isinstance(one, Fact) else one
+            if isinstance(event, events.RequestRefused) and event.request in self._sent:
+                self._close(self._sent.pop(event.request))
+            elif isinstance(answered := _about_question(event), events.QuestionAnswered):
                 self._close(answered.id)
 
     async def withdraw_dead(self) -> None:
@@ -125,9 +129,11 @@ class OpenQuestions:
             # The inbox is a file, and must not contain it.
             journal.secret_answers[name], self._secrets[asked.id], answer = answer, name, None
         request = Answer(id=name, by="tui", question=asked.id, answer=answer, declined=declined)
+        self._sent[name] = asked.id
         try:
             await journal.store.submit(one.session, request)
         except OstlerError as error:
+            self._asking.pop(asked.id, None)
             self._see([Warned(f"the answer was not accepted: {error.message}", about="store")])
 
 
