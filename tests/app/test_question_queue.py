@@ -16,8 +16,10 @@ from ostler.app.question_queue import (
     QuestionQueue,
     answer_options,
     answer_steps,
+    dialog_in,
     parse_answer,
 )
+from ostler.extensions.ui.types import ConfirmDialog, as_data
 from ostler.schema.errors import CallRefused, UsageError
 from ostler.schema.events import QuestionAsked
 from ostler.schema.outcomes import Question
@@ -158,3 +160,12 @@ def test_a_key_leads_to_the_question_beside_a_draft_and_back() -> None:
     assert not attention.is_on_question(has_draft=True)
     attention.toggle(has_draft=True)
     assert attention.is_on_question(has_draft=True)
+
+
+def test_only_an_extension_has_dialogs_which_may_preselect_an_answer() -> None:
+    details = as_data(ConfirmDialog(True))
+    sure = Question("Sure?", "choice", ("yes", "no"), details=details)
+    assert dialog_in(QuestionAsked("q1", sure, asked_by="extension")) == ConfirmDialog(True)
+    assert dialog_in(QuestionAsked("q1", sure, asked_by="hook")) is None
+    permission = Question("May it?", "permission", ("yes", "no"), details=details)
+    assert dialog_in(QuestionAsked("q1", permission, asked_by="extension")) is None

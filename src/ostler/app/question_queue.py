@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ostler.core.questions import answer_problem
+from ostler.extensions.ui.types import Dialog, dialog_of
 from ostler.permissions.rules import parse_rule, preview
 from ostler.schema.errors import CallRefused, UsageError
 from ostler.schema.events import ChildEvent, ChildStarted, Event, QuestionAnswered, QuestionAsked
@@ -81,6 +82,12 @@ def answer_options(question: Question) -> list[AnswerOption]:
             label = scope_text(answer, rules, sys.maxsize) if rules else _PERMISSION_LABELS[answer]
         options.append(AnswerOption(answer, label, keys, rules))
     return options
+
+
+def dialog_in(asked: QuestionAsked) -> Dialog | None:
+    """The dialog of an extension. In other questions it counts for nothing: it could preselect a yes."""
+    is_dialog = asked.asked_by == "extension" and asked.question.kind != "permission"
+    return dialog_of(asked.question.details) if is_dialog else None
 
 
 class AnswerSteps(NamedTuple):

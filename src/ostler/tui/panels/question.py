@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ostler.app.question_queue import DECLINED, Attention, answer_options
+from ostler.app.question_queue import DECLINED, Attention, answer_options, dialog_in
 from ostler.app.remote_sessions import RemoteSessions
 from ostler.extensions.ui import types as ui
 from ostler.schema.events import QuestionAsked
@@ -51,7 +51,7 @@ class QuestionPanel:
 
     def _new_body(self, asked: QuestionAsked) -> QuestionBody:
         question, conversation = asked.question, self._tui.conversation
-        dialog = ui.dialog_of(question.details)
+        dialog = dialog_in(asked)
         # The files of a remote session are on another machine.
         is_remote = isinstance(conversation.store, RemoteSessions)
         cwd = None if is_remote else conversation.harness.cwd

@@ -18,10 +18,11 @@ from ostler.app.question_queue import (
     Declined,
     QuestionQueue,
     answer_steps,
+    dialog_in,
     parse_answer,
     question_text,
 )
-from ostler.extensions.ui.types import InputDialog, MultiSelectDialog, dialog_of
+from ostler.extensions.ui.types import InputDialog, MultiSelectDialog
 from ostler.history.call_preview import preview_lines, preview_of, visible
 from ostler.schema.errors import UsageError
 from ostler.schema.events import QuestionAsked
@@ -93,7 +94,7 @@ class PlainQuestions:
 
     def _in_words(self, asked: QuestionAsked) -> list[str]:
         question, details = asked.question, asked.question.details or {}
-        dialog = dialog_of(details)
+        dialog = dialog_in(asked)
         lines = ["question: " + visible(plain(question_text(question)))]
         preview = preview_of(details, self.cwd)
         about = [] if dialog else preview_lines(preview)
@@ -134,7 +135,7 @@ class PlainQuestions:
             self._print(*rest, *self._option_lines(asked.question), "answer:")
             return
         try:
-            answer = DECLINED if line == "/cancel" else self._parsed(asked.question, line)
+            answer = DECLINED if line == "/cancel" else self._parsed(asked, line)
         except UsageError as error:
             self._print(f"error: {error.message}", "answer:")
             return
@@ -144,8 +145,9 @@ class PlainQuestions:
         else:
             self._open.answer(answer)
 
-    def _parsed(self, question: Question, line: str) -> Any:
-        match dialog_of(question.details):
+    def _parsed(self, asked: QuestionAsked, line: str) -> Any:
+        question = asked.question
+        match dialog_in(asked):
             case MultiSelectDialog() as dialog:
                 return _selection(dialog, line)
             case InputDialog(default=default):
