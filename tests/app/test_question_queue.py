@@ -7,7 +7,19 @@ from typing import Any
 
 import pytest
 
-from ostler.app.question_queue import DECLINED, QuestionQueue, answer_options, parse_answer
+from ostler.app.question_queue import (
+    DECLINED,
+    QUIET_SECONDS,
+    REMEMBER,
+    Attention,
+    Declined,
+    QuestionQueue,
+    answer_options,
+    answer_steps,
+    dialog_in,
+    parse_answer,
+)
+from ostler.extensions.ui.types import ConfirmDialog, as_data
 from ostler.schema.errors import CallRefused, UsageError
 from ostler.schema.events import QuestionAsked
 from ostler.schema.outcomes import Question
@@ -79,3 +91,81 @@ async def test_questions_are_asked_one_by_one_and_only_valid_answers_count() -> 
     with pytest.raises(CallRefused):
         await second
     assert queue.present is None and calls == ["opened", "opened", "closed"]
+
+
+async def test_the_reason_of_a_refusal_is_passed_on() -> None:
+    queue = QuestionQueue()
+    asking = asyncio.ensure_future(queue.ask(QuestionAsked("q1", MAY_IT)))
+    await asyncio.sleep(0)
+    queue.answer(Declined("use rg instead"))
+    with pytest.raises(CallRefused, match="use rg instead"):
+        await asking
+
+
+def test_answers_that_are_remembered_are_in_a_second_list() -> None:
+    steps = answer_steps(MAY_IT)
+    assert [(one.answer, one.keys) for one in steps.first] == [
+        ("yes", ("1", "y")),
+        ("no", ("2", "n")),
+        (REMEMBER, ("3", "r")),
+    ]
+    assert [(one.answer, one.keys) for one in steps.remembered] == [("session", ("1", "s"))]
+    assert [one.keys for one in answer_steps(COLOR).first] == [("1",), ("2",)]
+    assert answer_steps(COLOR).remembered == ()
+    plain = Question("May it?", "permission", ("yes", "no"))
+    assert [one.answer for one in answer_steps(plain).first] == ["yes", "no"]
+
+
+class Clock:
+    now = 50.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_keys_are_for_a_question_600_ms_after_it_was_seen() -> None:
+    clock = Clock()
+    attention = Attention(clock)
+    clock.now += 100
+    assert not attention.is_on_question(has_draft=False), "nobody has seen it yet"
+    attention.seen()
+    clock.now += QUIET_SECONDS - 0.01
+    attention.seen()  # drawn once more
+    assert not attention.is_on_question(has_draft=False)
+    clock.now += 0.02
+    assert attention.is_on_question(has_draft=False)
+
+
+def test_keys_are_for_the_line_while_it_holds_a_draft_and_600_ms_longer() -> None:
+    clock = Clock()
+    attention = Attention(clock)
+    attention.seen()
+    clock.now += 5
+    assert not attention.is_on_question(has_draft=True)
+    assert not attention.is_on_question(has_draft=False), "it has just been sent"
+    clock.now += QUIET_SECONDS + 0.01
+    assert attention.is_on_question(has_draft=False)
+    assert not attention.is_on_question(has_draft=False, is_busy=True)
+
+
+def test_a_key_leads_to_the_question_beside_a_draft_and_back() -> None:
+    clock = Clock()
+    attention = Attention(clock)
+    attention.seen()
+    attention.toggle(has_draft=True)
+    assert not attention.is_on_question(has_draft=True), "not in the first 600 ms"
+    clock.now += QUIET_SECONDS + 0.01
+    assert attention.is_on_question(has_draft=True)
+    attention.toggle(has_draft=True)
+    assert not attention.is_on_question(has_draft=True)
+    attention.toggle(has_draft=True)
+    assert attention.is_on_question(has_draft=True)
+
+
+def test_only_an_extension_has_dialogs_which_may_preselect_an_answer() -> None:
+    details = as_data(ConfirmDialog(True))
+    sure = Question("Sure?", "choice", ("yes", "no"), details=details)
+    assert dialog_in(QuestionAsked("q1", sure, asked_by="extension")) == ConfirmDialog(True)
+    assert dialog_in(QuestionAsked("q1", sure, asked_by="hook")) is None
+    permission = Question("May it?", "permission", ("yes", "no"), details=details)
+    assert dialog_in(QuestionAsked("q1", permission, asked_by="extension")) is None

@@ -106,12 +106,12 @@ def test_install_announces_what_will_run(ostler: Ostler, tmp_path: Path) -> None
 
 def test_install_can_be_declined_at_a_terminal(ostler: Ostler) -> None:
     folder = write(ostler.work / "tidy", {"gate.py": f"open({str(ostler.work / 'ran')!r}, 'w')\n{GUARDED}"})
-    refused = ostler.on_terminal("ext", "install", "./tidy", typed=b"no\n")
+    refused = ostler.on_terminal("ext", "install", "./tidy", typed=b"no\n", after=b"[yes/no]")
     assert refused.code == 2
     assert refused.err.endswith("install it? [yes/no] ostler: nothing was installed\n")
     assert not (ostler.work / "ran").exists()
     assert packages(ostler) == []
-    agreed = ostler.on_terminal("ext", "install", str(folder), typed=b"yes\n")
+    agreed = ostler.on_terminal("ext", "install", str(folder), typed=b"yes\n", after=b"[yes/no]")
     assert agreed.out.endswith("installed tidy: 1 extension (gate)\n")
     ostler("ext", "remove", "tidy")
     assert ostler.on_terminal("ext", "install", "./tidy", "--yes").code == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ostler.cli.output import ConsoleOutput, print_waiting
@@ -53,15 +55,15 @@ def test_a_waiting_run_prints_who_asks_and_how_to_continue(capsys: pytest.Captur
     own = OpenQuestion("ses_1", QuestionAsked("q_1", Question("Why?")))
     childs = OpenQuestion("ses_2", QuestionAsked("q_2", Question("Allow it?", "permission")), "critic")
     waiting = RunWaiting("question")
-    print_waiting(waiting, "ses_1", [own, childs])
+    print_waiting(waiting, "ses_1", [own, childs], Path())
     assert capsys.readouterr().err.splitlines() == [
         "ostler: waiting for an answer [q_1]: Why?",
         "ostler: waiting for an answer (critic) [q_2]: Allow it?",
         "ostler: the run waits in session ses_1; `ostler answer ses_1 --question ID ANSWER` continues it",
     ]
-    print_waiting(waiting, "ses_1", [childs])
+    print_waiting(waiting, "ses_1", [childs], Path())
     assert "`ostler answer ses_1 yes` continues it" in capsys.readouterr().err
-    print_waiting(RunWaiting("pending"), "ses_1", [])
+    print_waiting(RunWaiting("pending"), "ses_1", [], Path())
     assert "for a deferred call; `ostler runs` shows it" in capsys.readouterr().err
 
 
@@ -74,7 +76,10 @@ def test_a_waiting_run_prints_the_possible_answers(capsys: pytest.CaptureFixture
     ]
     for question in questions:
         print_waiting(
-            RunWaiting("question"), "ses_1", [OpenQuestion("ses_1", QuestionAsked("q_1", question))]
+            RunWaiting("question"),
+            "ses_1",
+            [OpenQuestion("ses_1", QuestionAsked("q_1", question))],
+            Path(),
         )
     assert capsys.readouterr().err.splitlines()[::2] == [
         "ostler: waiting for an answer: Which bed? (both are free) [2 / 5]",

@@ -162,7 +162,8 @@ def test_a_projects_extension_is_refused_until_it_is_trusted(
 @pytest.mark.parametrize("answer", ["yes", "no"])
 def test_consent_at_a_terminal_shows_what_would_run(ostler: Ostler, answer: str) -> None:
     file = write(ostler.work / ".ostler" / "extensions" / "greeter.py")
-    ran = ostler.on_terminal("-p", "--model", "demo", "/greet you", typed=f"{answer}\n".encode())
+    typed = f"{answer}\n".encode()
+    ran = ostler.on_terminal("-p", "--model", "demo", "/greet you", typed=typed, after=b"[yes/no]")
     assert f"ostler: this project has the extension greeter ({file}):\n" in ran.err
     assert "  greeter.py: 8 lines\n" in ran.err
     assert ("hello you" in ran.out) == (answer == "yes")

@@ -101,15 +101,20 @@ class Ostler:
         )
         return finish(process, piped)
 
-    def on_terminal(self, *arguments: str, typed: bytes = b"", columns: int = 80) -> Ran:
-        """With a terminal for input and output; `out` is the content of the terminal."""
+    def on_terminal(self, *arguments: str, typed: bytes = b"", columns: int = 80, after: bytes = b"") -> Ran:
+        """With a terminal for input and output; `out` is the content of the terminal. The keys are typed at
+        once, or when standard error has the text `after`."""
         ours, theirs = pty.openpty()
         try:
             process = self.start(*arguments, stdin=theirs, stdout=theirs, COLUMNS=str(columns))
             os.close(theirs)
+            assert process.stderr is not None
+            seen = b""
+            while after and after not in seen and (piece := os.read(process.stderr.fileno(), 65536)):
+                seen += piece
             os.write(ours, typed)
             output = read_terminal(ours)
-            err = process.communicate(timeout=PATIENCE)[1]
+            err = seen + process.communicate(timeout=PATIENCE)[1]
         finally:
             os.close(ours)
         return Ran(process.returncode, output.decode().replace("\r\n", "\n"), err.decode())

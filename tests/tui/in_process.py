@@ -75,6 +75,15 @@ class RunningUI:
         for key in keys:
             self._keyboard.send_text(KEYS.get(key, key))
 
+    async def until_asked(self) -> None:
+        """Waits until keys are for a question."""
+        await self.until(lambda: self.tui.is_asked and self.tui.panels.takes_text)
+
+    async def answer(self, *keys: str) -> None:
+        """Presses keys once they are for the question; then Enter."""
+        await self.until_asked()
+        self.press(*keys, "enter")
+
     def resize(self, columns: int, rows: int) -> None:
         self.screen.size = Size(rows, columns)
         self.screen.emulator.resize(columns, rows)

@@ -93,6 +93,15 @@ class Terminal:
         for key in keys:
             self.type(KEYS.get(key, key))
 
+    def wait_for_question(self) -> str:
+        """The screen, once it shows a question that keys can answer."""
+        return self.wait_for("selects, then enter")
+
+    def answer(self, *keys: str) -> None:
+        """Selects an answer with these keys, and gives it."""
+        self.wait_for_question()
+        self.press(*keys, "enter")
+
     def paste(self, text: str) -> None:
         self.type(f"\x1b[200~{text}\x1b[201~")
 

@@ -362,12 +362,14 @@ def test_a_paste_answers_no_question(open_tui: Open, serve: Serve, ostler: Ostle
     terminal = open_tui(vendor, "--permissions", "ask")
     terminal.wait_for(">")
     say(terminal, "go")
-    terminal.wait_for("yes, this once")
+    terminal.wait_for_question()
     terminal.paste("yes yes")
     terminal.wait_for("> yes yes")
     assert "yes, this once" in terminal.screen()
+    terminal.press("ctrl+c")
+    terminal.wait_for_question()
     terminal.type("\x1b[2;2~")  # Shift and Insert: its letters are no answer
-    terminal.press("n")
+    terminal.answer("n")
     terminal.wait_for("as you wish")
     assert not (ostler.work / "made").exists()
 

@@ -76,9 +76,9 @@ def test_a_file_is_shown_while_it_is_written_and_permission_is_asked(
     terminal.wait_for(">")
     terminal.type("write it")
     terminal.press("enter")
-    question = terminal.wait_for("❯ 1. yes, this once")
+    question = terminal.wait_for_question()
     assert "values.py" in question
-    terminal.press("y")
+    terminal.answer("y")
     screen = terminal.wait_for("completed")
     assert "value_7 = 7" in screen
     assert (ostler.work / "values.py").read_text() == content
@@ -90,8 +90,8 @@ def test_declining_a_question_refuses_the_call(open_tui: Open, serve: Serve, ost
     terminal.wait_for(">")
     terminal.type("go")
     terminal.press("enter")
-    assert "touch made" in terminal.wait_for("❯ 1.")
-    terminal.press("down", "enter")
+    assert "touch made" in terminal.wait_for_question()
+    terminal.answer("down", "down")
     terminal.wait_for("as you wish")
     assert not (ostler.work / "made").exists()
 

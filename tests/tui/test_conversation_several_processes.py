@@ -85,13 +85,12 @@ def test_two_terminals_share_a_session_in_turns(open_tui: Open, serve: Serve, os
         turn(call("bash", {"command": "echo printed-by-it"})), turn("it was run"), turn("the second answer")
     )
     first = open_tui(vendor, "go")
-    first.wait_for("❯ 1. yes, this once")
+    first.wait_for_question()
     second = open_tui(vendor, "--session", session_of(ostler))
-    second.wait_for("❯ 1. yes, this once")
-    second.press("y")
+    second.answer("y")
     for terminal in (first, second):
         terminal.wait_for("it was run")
-        terminal.wait_for("❯ 1. yes", gone=True)
+        terminal.wait_for("1. yes, this once", gone=True)
         assert terminal.everything().count("│ printed-by-it") == 1
     send_line(second, "once more")
     for terminal in (first, second):

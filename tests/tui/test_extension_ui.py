@@ -248,6 +248,7 @@ async def test_a_select_dialog_returns_the_choice() -> None:
     async with run_ui() as terminal:
         asking = asyncio.ensure_future(terminal.context.ui.select("Which?", ["red", "green", "blue"]))
         await terminal.see("Which?", "❯ 1. red", "3. blue")
+        await terminal.until_asked()
         terminal.press("down", "enter")
         chosen = await asking
         assert (chosen.value, chosen.index, chosen.cancelled) == ("green", 1, False)
@@ -259,6 +260,7 @@ async def test_a_long_list_scrolls_to_the_marked_row() -> None:
         many = [f"number {place}" for place in range(60)]
         asking = asyncio.ensure_future(terminal.context.ui.select("Which?", many))
         await terminal.see("❯ 1. number 0")
+        await terminal.until_asked()
         terminal.press("up")
         await terminal.see("❯ 60. number 59", "Which?")
         terminal.press("esc")
@@ -269,16 +271,19 @@ async def test_a_confirm_dialog_starts_with_its_default() -> None:
     async with run_ui() as terminal:
         asking = asyncio.ensure_future(terminal.context.ui.confirm("Sure?"))
         await terminal.see("❯ 2. no")
+        await terminal.until_asked()
         terminal.press("y")
         assert (await asking).value is True
         await terminal.until_gone("❯")
         asking = asyncio.ensure_future(terminal.context.ui.confirm("Sure?"))
         await terminal.see("❯ 2. no")
+        await terminal.until_asked()
         terminal.press("left", "enter")
         assert (await asking).value is True
         await terminal.until_gone("❯")
         asking = asyncio.ensure_future(terminal.context.ui.confirm("Sure?", default=True))
         await terminal.see("❯ 1. yes")
+        await terminal.until_asked()
         terminal.press("esc")
         assert (await asking).cancelled is True
 
@@ -289,13 +294,17 @@ async def test_an_input_dialog_keeps_the_draft() -> None:
         await terminal.see("> half a prompt")
         asking = asyncio.ensure_future(terminal.context.ui.input("Name?", placeholder="such as Ada"))
         await terminal.see("such as Ada")
-        await terminal.until(lambda: not terminal.tui.composer.is_typing)
+        await terminal.see("shift+tab answers this")
+        terminal.press("\x1b[Z")
+        await terminal.until_asked()
         terminal.press("Gracx", "backspace", "e")
         await terminal.see("› Grace")
         terminal.press("enter")
         assert (await asking).value == "Grace"
         asking = asyncio.ensure_future(terminal.context.ui.input("Name?", default="Ada"))
         await terminal.see("› Ada")
+        terminal.press("\x1b[Z")
+        await terminal.until_asked()
         terminal.press("left", "left", "d", "enter")
         assert (await asking).value == "Adda"
         assert terminal.front_end.editor_text() == "half a prompt"
@@ -306,12 +315,14 @@ async def test_a_multi_select_dialog_returns_the_selection() -> None:
         options = ["one", "two", "three"]
         asking = asyncio.ensure_future(terminal.context.ui.multi_select("Which?", options))
         await terminal.see("❯ [x] one", "[x] three")
+        await terminal.until_asked()
         terminal.press("n")
         await terminal.see("❯ [ ] one", "[ ] three")
         terminal.press("down", " ", "j", "x", "k", "x", "enter")
         assert (await asking).indices == (2,)
         asking = asyncio.ensure_future(terminal.context.ui.multi_select("Which?", options, selected=[0]))
         await terminal.see("❯ [x] one", "[ ] two")
+        await terminal.until_asked()
         terminal.press("a", "enter")
         assert (await asking).values == ("one", "two", "three")
 
@@ -322,6 +333,7 @@ async def test_an_overlay_has_actions_and_content_that_scrolls() -> None:
         overlay = Overlay("A title", Content(text), ("Keep", "Drop"), max_height=10)
         asking = asyncio.ensure_future(terminal.context.ui.overlay(overlay))
         await terminal.see("A title", "line 0", "[Keep] [Drop]")
+        await terminal.until_asked()
         terminal.press("\x1b[6~")
         await terminal.see("line 12")
         terminal.press("tab", "enter")
@@ -331,6 +343,7 @@ async def test_an_overlay_has_actions_and_content_that_scrolls() -> None:
             terminal.context.ui.overlay(Overlay("Read", Content(render=lambda width: f"{width} wide")))
         )
         await terminal.see("46 wide")
+        await terminal.until_asked()
         terminal.press("esc")
         closed = await asking
         await terminal.until_gone("Read")
@@ -360,6 +373,7 @@ async def test_a_shortcut_runs_and_can_ask_a_question() -> None:
     async with run_ui(setup) as terminal:
         terminal.press("ctrl+k")
         await terminal.see("From a key?")
+        await terminal.until_asked()
         terminal.press("y")
         await terminal.until(lambda: confirmed == [True])
 
@@ -547,8 +561,9 @@ def test_output_of_extensions_does_not_break_the_screen(
     folder.mkdir(parents=True)
     (folder / "loud.py").write_text(LOUD)
     terminal = open_tui(serve(turn("done")))
-    terminal.wait_for("Have you reviewed")
-    terminal.type("yes\n")
+    terminal.wait_for("[yes/no]")
+    terminal.type("yes")
+    terminal.press("enter")
     terminal.wait_for(">")
     terminal.type("/noise")
     terminal.press("enter")

@@ -38,6 +38,7 @@ async def test_questions_and_the_line_stay_visible_beside_extension_widgets(colu
         screen = await terminal.see("Over", "O0", "[keep] [drop]", "\n>")
         assert "Window too small" not in screen
         assert len(screen.splitlines()) <= rows
+        await terminal.until_asked()
         terminal.press("right", "enter")
         assert (await asking).action == "drop"
 
@@ -109,6 +110,7 @@ async def test_an_overlay_is_drawn_at_its_anchor(anchor: Anchor, order: str) -> 
         screen = await terminal.see("╭─ Over", "the widget")
         places = {"O": screen.index("╭─ Over"), "T": screen.index("the widget"), ">": screen.index("\n>")}
         assert "".join(sorted(places, key=lambda one: places[one])) == order
+        await terminal.until_asked()
         terminal.press("esc")
         assert (await asking).cancelled
 
@@ -120,6 +122,7 @@ async def test_actions_wrap_to_several_rows() -> None:
             terminal.context.ui.overlay(Overlay("Over", _lines("O", 200), actions=actions, width=40))
         )
         screen = await terminal.see("action 0", "action 1")
+        await terminal.until_asked()
         assert max(len(line.strip()) for line in screen.splitlines() if "action" in line) <= 40
         terminal.press(*["right"] * 8)
         await terminal.see("action 8")
@@ -136,6 +139,7 @@ async def test_an_overlay_waits_behind_a_question_and_closes_with_its_extension(
         await terminal.see("first?")
         second = asyncio.ensure_future(ui.overlay(Overlay("Over", "content", actions=("a",))))
         await terminal.see("1 more")
+        await terminal.until_asked()
         terminal.press("y")
         assert (await first).value
         await terminal.see("╭─ Over")

@@ -38,8 +38,8 @@ def test_the_terminal_asks_for_permission_unless_a_profile_is_set(
     writes = call("write", {"path": "made", "content": "x"})
     vendor = serve(turn(writes), turn("as you wish"), turn(writes), turn("what a pity"))
     terminal = open_tui(vendor, "go")
-    assert "esc declines" in terminal.wait_for("❯ 1. yes, this once")
-    terminal.press("n")
+    assert "esc declines" in terminal.wait_for_question()
+    terminal.answer("n")
     screen = terminal.wait_for("as you wish")
     assert "write made · refused" in screen
     assert screen.count("The user declined this call.") == 1

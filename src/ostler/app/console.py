@@ -8,6 +8,7 @@ import select
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from io import TextIOWrapper
 from typing import TextIO
 
@@ -83,10 +84,57 @@ def has_terminal() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
 
 
+EARLY_SECONDS = 0.6
+"""How long a question of consent is shown before it can be answered."""
+
+typed_early: list[str] = []
+"""What was typed in that time, for the input line of a terminal UI that opens afterwards."""
+
+
+def ask_consent(question: str) -> bool:
+    """Asks a person at the terminal whether to trust something.
+
+    What was typed before the question, or in its first 600 ms, is no answer. The choices appear after that.
+    """
+    print(f"ostler: {question}", end="", file=sys.stderr, flush=True)
+    with _typed_lines():
+        return ask_person("")
+
+
+@contextmanager
+def _typed_lines() -> Iterator[None]:
+    """Sets early keys aside; then the terminal sends lines and shows what is typed, whatever its mode was."""
+    if sys.platform == "win32" or not sys.stdin.isatty():
+        yield
+        return
+    import termios
+    import time
+
+    descriptor = sys.stdin.fileno()
+    before, keys, lines = (termios.tcgetattr(descriptor) for _ in range(3))
+    keys[3] &= ~(termios.ICANON | termios.ECHO)
+    lines[0] |= termios.ICRNL
+    lines[3] |= termios.ICANON | termios.ECHO
+    try:
+        termios.tcsetattr(descriptor, termios.TCSANOW, keys)
+        end, early = time.monotonic() + EARLY_SECONDS, b""
+        while (left := end - time.monotonic()) > 0 and select.select([descriptor], [], [], left)[0]:
+            if not (data := os.read(descriptor, 4096)):
+                break
+            early += data
+        # Enter would send the text unread.
+        typed_early.append(" ".join(early.decode(errors="replace").split()))
+        termios.tcsetattr(descriptor, termios.TCSANOW, lines)
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSANOW, before)
+
+
 def ask_person(question: str) -> bool:
     """Asks until the answer is yes or no."""
     while True:
-        print(f"ostler: {question} [yes/no] ", end="", file=sys.stderr, flush=True)
+        print(f"ostler: {question} [yes/no] " if question else " [yes/no] ", end="", file=sys.stderr)
+        sys.stderr.flush()
         reply = sys.stdin.readline()
         if not reply:
             raise UsageError("there was no answer, so nothing was done")

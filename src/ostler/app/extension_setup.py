@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ostler.app.console import ask_person, has_terminal, print_stderr, reserve_stdout
+from ostler.app.console import ask_consent, has_terminal, print_stderr, reserve_stdout
 from ostler.app.options import RunOptions
 from ostler.app.settings import Settings, project_paths
 from ostler.core.harness import Harness
@@ -83,7 +83,7 @@ def _ask_consent(extensions: Sequence[ProjectExtension]) -> bool:
         for line in extension.lines():
             print(f"  {one_line(line)}", file=sys.stderr)
     what = "it" if len(extensions) == 1 else "them"
-    return ask_person(
+    return ask_consent(
         f"an extension runs with your rights. Have you reviewed {what}, and do you allow {what}?"
     )
 

@@ -1,9 +1,10 @@
-"""The queue of questions that a front end shows, and the texts of questions and answers."""
+"""The queue of questions that a front end shows, which keys count, and the texts of questions and answers."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ostler.core.questions import answer_problem
+from ostler.extensions.ui.types import Dialog, dialog_of
 from ostler.permissions.rules import parse_rule, preview
 from ostler.schema.errors import CallRefused, UsageError
 from ostler.schema.events import ChildEvent, ChildStarted, Event, QuestionAnswered, QuestionAsked
@@ -19,11 +21,22 @@ from ostler.schema.outcomes import Question
 from ostler.schema.text import cells, one_line
 from ostler.sessions.run_tree import QuestionRow
 
-DECLINED = object()
-"""The answer of a person who declines."""
+
+class Declined(NamedTuple):
+    """The answer of a person who declines; the model gets the reason."""
+
+    reason: str = ""
+
+
+DECLINED = Declined()
+PERSON_DECLINED = "The person declined."
+"""Of a person who gives no reason."""
 
 YES_WORDS, NO_WORDS = ("yes", "y", "allow"), ("no", "n", "deny")
-_LETTERS = {"yes": "y", "no": "n"}
+REMEMBER = "remember"
+"""Not an answer: it opens the list of answers that are remembered."""
+
+_LETTERS = {"yes": "y", "no": "n", REMEMBER: "r", "session": "s", "project": "p", "user": "u"}
 
 
 class AnswerOption(NamedTuple):
@@ -32,7 +45,7 @@ class AnswerOption(NamedTuple):
     answer: str
     label: str
     keys: tuple[str, ...]
-    """Each of them chooses it at once."""
+    """Its number, if that has one digit, and its letter."""
     rules: tuple[str, ...] = ()
     """The rules that it also adds."""
 
@@ -69,6 +82,43 @@ def answer_options(question: Question) -> list[AnswerOption]:
             label = scope_text(answer, rules, sys.maxsize) if rules else _PERMISSION_LABELS[answer]
         options.append(AnswerOption(answer, label, keys, rules))
     return options
+
+
+def dialog_in(asked: QuestionAsked) -> Dialog | None:
+    """The dialog of an extension. In other questions it counts for nothing: it could preselect a yes."""
+    is_dialog = asked.asked_by == "extension" and asked.question.kind != "permission"
+    return dialog_of(asked.question.details) if is_dialog else None
+
+
+class AnswerSteps(NamedTuple):
+    """The answers as a person gets them: those that hold for longer than this once are behind another key."""
+
+    first: tuple[AnswerOption, ...]
+    remembered: tuple[AnswerOption, ...] = ()
+
+
+def answer_steps(question: Question) -> AnswerSteps:
+    """The options in two lists, each numbered from 1. Several may have the same scope."""
+    options = answer_options(question)
+    remembered = [one for one in options if question.kind == "permission" and one.answer not in ("yes", "no")]
+    first = [one for one in options if one not in remembered]
+    if remembered:
+        first.append(AnswerOption(REMEMBER, "remember: yes, and the like from now on…", ()))
+    return AnswerSteps(_numbered(first), _numbered(remembered))
+
+
+def _numbered(options: Sequence[AnswerOption]) -> tuple[AnswerOption, ...]:
+    """With keys: a letter only where it is the letter of one option."""
+    words = {"yes", "no", REMEMBER, *_SCOPES}
+    letters = [_LETTERS.get(one.answer, "") for one in options]
+    has_letters = all(one.answer in words for one in options[:2])
+    numbered = []
+    for number, (option, letter) in enumerate(zip(options, letters, strict=True), 1):
+        keys: tuple[str, ...] = (str(number),) if number < 10 else ()
+        if has_letters and letter and letters.count(letter) == 1:
+            keys += (letter,)
+        numbered.append(option._replace(keys=keys))
+    return tuple(numbered)
 
 
 def parse_answer(question: Question, text: str, *, numbered: bool = False) -> Any:
@@ -128,6 +178,58 @@ def event_in_child(event: ChildEvent) -> tuple[str, QuestionAsked | QuestionAnsw
     return (event.child, msgspec.convert(fact, event_class)) if event_class else None
 
 
+QUIET_SECONDS = 0.6
+"""How long a question is shown before a key can answer it."""
+
+
+class Attention:
+    """Whether keys are for a question or for the input line. `seen` starts it when the question is drawn.
+
+    - In the first 600 ms keys are for the line; so they are 600 ms after something else was typed.
+    - While the line holds a draft, keys are for the line, until `toggle`.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._seen_at: float | None = None
+        self._busy_at = -QUIET_SECONDS
+        self._chosen: bool | None = None
+        """Whether a person has chosen the question, or the line; None if nobody has chosen."""
+        self._had_draft = False
+
+    def seen(self) -> None:
+        if self._seen_at is None:
+            self._seen_at = self._clock()
+
+    @property
+    def is_chosen(self) -> bool:
+        """Keys are where a person has led them."""
+        return self._chosen is not None
+
+    @property
+    def seconds_left(self) -> float:
+        """How long no key answers yet; infinite before the question is seen."""
+        if self._seen_at is None:
+            return float("inf")
+        begin = self._seen_at if self._chosen else max(self._seen_at, self._busy_at)
+        return max(0.0, begin + QUIET_SECONDS - self._clock())
+
+    def is_on_question(self, *, has_draft: bool, is_busy: bool = False) -> bool:
+        """Whether a key that comes now is for the question. `is_busy`: a person types elsewhere."""
+        if has_draft or is_busy:
+            self._busy_at = self._clock()
+        if self._had_draft and not has_draft:
+            self._chosen = None  # it was sent or deleted
+        self._had_draft = has_draft
+        if self._chosen is not None:
+            return self._chosen and not self.seconds_left
+        return not has_draft and not is_busy and not self.seconds_left
+
+    def toggle(self, *, has_draft: bool) -> None:
+        """Leads keys to the question, or to the line."""
+        self._chosen = not self.is_on_question(has_draft=has_draft)
+
+
 class QuestionQueue:
     """The open questions of one front end: it shows the first one, and the others wait.
 
@@ -175,8 +277,8 @@ class QuestionQueue:
             self._open.remove(entry)
             if not self._open:
                 self.closed()
-        if value is DECLINED:
-            raise CallRefused("The person declined.")
+        if isinstance(value, Declined):
+            raise CallRefused(value.reason or PERSON_DECLINED)
         return value
 
     @property
@@ -193,7 +295,7 @@ class QuestionQueue:
         if not self._open:
             return ""
         asked, answer = self._open[0]
-        problem = "" if value is DECLINED else answer_problem(asked.question, value)
+        problem = "" if isinstance(value, Declined) else answer_problem(asked.question, value)
         if not problem and not answer.done():
             answer.set_result(value)
         return problem

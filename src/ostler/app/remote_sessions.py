@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ostler.app.default_model import Candidate
     from ostler.core.processes import ProcessId
     from ostler.core.store import Store
+    from ostler.schema.events import QuestionAsked
     from ostler.sessions.live_socket import Batch
     from ostler.tui.editor.chips import PromptDraft
 
@@ -37,6 +38,10 @@ class RemoteSessions(Protocol):
 
     async def begin(self, cwd: Path, model: str = "", reasoning: str = "") -> str:
         """Creates a session in a folder of that machine; its settings name the default model."""
+        ...
+
+    async def question(self, session: str, asked: QuestionAsked) -> QuestionAsked:
+        """The question with what it is about there, such as the diff of a file."""
         ...
 
     async def candidates(self) -> list[Candidate]:

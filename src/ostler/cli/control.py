@@ -7,6 +7,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from getpass import getpass
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -176,7 +177,7 @@ async def show_waiting(options: ControlOptions, store: Store, state: SessionStat
         for fact in await store.read(state.id, state.run.first_seq - 1):
             if fact.run == state.run.id:
                 sys.stdout.buffer.write(fact.line() + b"\n")
-    print_waiting(state.run.waiting, state.id, await open_questions(store, state))
+    print_waiting(state.run.waiting, state.id, await open_questions(store, state), Path(state.cwd))
     return exit_code(state.run.waiting)
 
 

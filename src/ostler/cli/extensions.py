@@ -12,7 +12,7 @@ from shlex import quote
 
 from msgspec.structs import replace
 
-from ostler.app.console import ask_person, has_terminal, print_json, print_stderr, print_table
+from ostler.app.console import ask_consent, has_terminal, print_json, print_stderr, print_table
 from ostler.app.options import Parser, add_json, command_adder, default_to_list
 from ostler.app.settings import load_settings, project_paths, short_path, working_directory
 from ostler.context.files import Unusable, quoted_path
@@ -144,7 +144,7 @@ def _install(options: argparse.Namespace) -> None:
             f"{_titled(package)} from {package.source}: {_names(package)} will be loaded now to check it, "
             f"and then {when}, with your rights"
         )
-        if has_terminal() and not options.yes and not ask_person("install it?"):
+        if has_terminal() and not options.yes and not ask_consent("install it?"):
             raise UsageError("nothing was installed")
 
     if source.kind != "path":

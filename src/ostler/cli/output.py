@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ostler.app.console import print_stderr, print_to_stdout, real_stdout
@@ -29,17 +30,19 @@ from ostler.history.items import (
     TextItem,
     UserItem,
 )
-from ostler.permissions.rules import preview
+from ostler.permissions.rules import preview, preview_line
 from ostler.schema.events import Event, Printed, RunEnded, RunWaiting, Totals
 from ostler.schema.facts import Fact
 from ostler.schema.messages import text_of
+from ostler.schema.outcomes import Question
 from ostler.schema.text import plural, printable
 
 if TYPE_CHECKING:
     from ostler.app import question_queue
-    from ostler.history import costs, partial_json
+    from ostler.history import call_preview, costs, partial_json
     from ostler.history.partial_json import StreamingString
 else:
+    call_preview = lazy_module("ostler.history.call_preview")
     costs = lazy_module("ostler.history.costs")
     partial_json = lazy_module("ostler.history.partial_json")
     question_queue = lazy_module("ostler.app.question_queue")
@@ -132,14 +135,14 @@ class ConsoleOutput:
                 print_text(text)
 
     def finish(
-        self, outcome: RunEnded | RunWaiting, session: str, questions: Sequence[OpenQuestion] = ()
+        self, outcome: RunEnded | RunWaiting, session: str, questions: Sequence[OpenQuestion], cwd: Path
     ) -> None:
         """Prints the answer and how the run ended; another one may follow."""
         ended = outcome if isinstance(outcome, RunEnded) else None
         if ended and ended.status != "failed" and self._answer:
             print_text("\n".join(self._answer))
             self._print_sources()
-        print_run_end(outcome, session, questions)
+        print_run_end(outcome, session, questions, cwd)
         if ended and ended.status == "completed" and not ended.reason and not self._answer:
             print_stderr("the model's answer is empty")
         self._answer = []
@@ -239,10 +242,10 @@ class _TextStream:
 
 
 def print_run_end(
-    outcome: RunEnded | RunWaiting, session: str, questions: Sequence[OpenQuestion] = ()
+    outcome: RunEnded | RunWaiting, session: str, questions: Sequence[OpenQuestion], cwd: Path
 ) -> None:
     if isinstance(outcome, RunWaiting):
-        print_waiting(outcome, session, questions)
+        print_waiting(outcome, session, questions, cwd)
     elif outcome.status != "completed":
         has_reason = outcome.reason not in ("", outcome.status)
         print_stderr(f"{outcome.status}: {outcome.reason}" if has_reason else outcome.status)
@@ -262,13 +265,14 @@ def print_piece(text: str) -> None:
     out.flush()
 
 
-def print_waiting(waiting: RunWaiting, session: str, questions: Sequence[OpenQuestion]) -> None:
-    """Prints what a run waits for, and how to continue it."""
-
+def print_waiting(waiting: RunWaiting, session: str, questions: Sequence[OpenQuestion], cwd: Path) -> None:
+    """Prints what a run waits for, with all that a call would do below `cwd`, and how to continue it."""
     for one in questions:
         who = f" ({one.agent})" if one.agent else ""
         which = f" [{one.asked.id}]" if len(questions) > 1 else ""
         print_stderr(f"waiting for an answer{who}{which}: {question_queue.value_text(one.asked.question)}")
+        for line in _call_lines(one.asked.question, cwd):
+            print(f"  {line}", file=sys.stderr)
     if waiting.reason == "paused":
         print_stderr(f"paused; `ostler resume {session}` continues")
     elif questions:
@@ -278,6 +282,15 @@ def print_waiting(waiting: RunWaiting, session: str, questions: Sequence[OpenQue
         print_stderr(f"the run waits in session {session}; `{command}` continues it")
     else:
         print_stderr(f"the run waits in session {session} for a deferred call; `ostler runs` shows it")
+
+
+def _call_lines(question: Question, cwd: Path) -> list[str]:
+    """What a call would do, unless the question has all of it."""
+    preview = call_preview.preview_of(question.details or {}, cwd)
+    is_whole = preview.command == preview_line(preview.command) and not call_preview.marks_in(preview)
+    if is_whole and not (preview.diff or preview.content or preview.edits or preview.arguments):
+        return []
+    return call_preview.preview_lines(preview)
 
 
 _STYLES = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}

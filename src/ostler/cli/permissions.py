@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ostler.app.console import ask_person, has_terminal, print_json, print_lines, print_stderr
+from ostler.app.console import ask_consent, has_terminal, print_json, print_lines, print_stderr
 from ostler.app.options import Parser, add_json, command_adder, default_to_list
 from ostler.app.remembered_rules import lines_of, revoke_rule, stored_rules
 from ostler.app.settings import (
@@ -179,7 +179,7 @@ def _consent(folder: Path, *, edits: bool = False) -> None:
     root = project_folder(folder)
     if edits:
         print(f"every extension in {root} may run, even after it changes, and new ones, too")
-    if has_terminal() and not ask_person("do you trust it?"):
+    if has_terminal() and not ask_consent("do you trust it?"):
         print("nothing was changed")
         return
     for one in wanted:

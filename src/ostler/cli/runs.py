@@ -7,6 +7,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from ostler.app.console import aligned, print_json, print_lines, print_stderr
 from ostler.app.options import Parser, add_json, add_session, at_least_one, at_least_zero
@@ -153,7 +154,7 @@ async def _follow(options: argparse.Namespace, store: Store, state: SessionState
             print_stderr(f"{problem}: only facts are shown")
         if watched.see(batch) and watched.outcome:
             questions = await open_questions(store, await load_state(store, state.id))
-            print_run_end(watched.outcome, state.id, questions)
+            print_run_end(watched.outcome, state.id, questions, Path(state.cwd))
         if options.forever:
             continue
         if watched.is_over:

@@ -89,7 +89,7 @@ class _Report:
         await self._session.drain()
 
     def _print(self, outcome: RunEnded | RunWaiting, questions: list[OpenQuestion]) -> None:
-        self._output.finish(outcome, self._session.id, questions)
+        self._output.finish(outcome, self._session.id, questions, self._session.harness.cwd)
 
     async def abort(self) -> None:
         pass
@@ -137,7 +137,7 @@ class _JsonReport(_Report):
         code = _exit_code(outcome, self._session)
         is_complete = await self._lines.finish()
         if outcome is not None and not (_is_completed(outcome) and not outcome.reason):
-            output.print_run_end(outcome, self._session.id, questions)
+            output.print_run_end(outcome, self._session.id, questions, self._session.harness.cwd)
         await print_held(self._session.journal.store, self._session.state)
         await self._session.journal.store.checkpoint()
         if is_complete:

@@ -170,7 +170,9 @@ class CallGate:
                 return failed(f"the tool changed meanwhile: {problem}", kind="invalid_arguments")
             return self._ready(tool, arguments, validated, path=asked.state.get("path", ""))
         if answered.outcome != "answered":
-            return failed("The user did not answer the question.", kind="call_refused")
+            is_reason = answered.outcome == "declined" and isinstance(answered.answer, str)
+            reason = f": {answered.answer}" if is_reason and answered.answer else "."
+            return failed(f"The user did not answer the question{reason}", kind="call_refused")
         is_called_again = asked.resume == "again" or (tool.spec.resumes and not asked.resume)
         answer = answered.answer
         if is_called_again:

@@ -15,11 +15,12 @@ import msgspec
 
 from ostler.app.default_model import Candidate
 from ostler.core.processes import ProcessId
+from ostler.core.questions import OpenQuestion
 from ostler.core.store import NO_REQUESTS, BlobPart, Hit, Lease, SessionSummary
 from ostler.models.sse import Frame
 from ostler.remote.client import API, Remote, ServerUnreachable
 from ostler.schema.errors import LeaseLost, NotFound, SessionHeld, UsageError
-from ostler.schema.events import CaughtUp, StreamIncomplete, Warned
+from ostler.schema.events import CaughtUp, QuestionAsked, StreamIncomplete, Warned
 from ostler.schema.facts import Fact, UnknownEvent, decode_event
 from ostler.schema.messages import BlobRef
 from ostler.schema.requests import AnyRequest, Prompt, Steer, decode_request
@@ -111,6 +112,10 @@ class _Page(msgspec.Struct):
 class _Sessions(msgspec.Struct):
     sessions: list[SessionSummary]
     next: str = ""
+
+
+class _Questions(msgspec.Struct):
+    questions: list[OpenQuestion]
 
 
 class _Requests(msgspec.Struct):
@@ -220,6 +225,11 @@ class RemoteStore:
     async def delete(self, session: str, owner: ProcessId) -> None:
         await self._remote.ask("DELETE", _path(session))
         self._facts.pop(session, None)
+
+    async def question(self, session: str, asked: QuestionAsked) -> QuestionAsked:
+        """The question as the server shows it: with the diff of a file there."""
+        page = await self._read(f"{_path(session)}/questions", _Questions)
+        return next((one.asked for one in page.questions if one.asked.id == asked.id), asked)
 
     # --- requests -------------------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Collection, Coroutine
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +24,6 @@ from ostler.tui.editor.input_line import InputLine, edited, editor_command, inte
 from ostler.tui.editor.prompt_history import HistorySearch, PromptHistory
 from ostler.tui.keys import DoublePress, KeyChords
 from ostler.tui.model_setup import ThinkingLevel
-from ostler.tui.panels.panel import TYPING_SECONDS
 from ostler.tui.prompt_queue import PromptQueue
 from ostler.tui.shell import ShellCommands, shell_line, without_escape
 
@@ -168,7 +166,6 @@ class Composer:
             "m": ("messages", lambda: self.soon(history_viewer.HistoryViewer(tui).choose())),
         }
         self.chords = KeyChords(tui.panels, tui.rows, chords)
-        self._typed_at = -TYPING_SECONDS
         self.has_typed = False
         """A person has typed in this terminal."""
         self._lock = asyncio.Lock()
@@ -202,13 +199,7 @@ class Composer:
         await self.shell.stop()
         await self._tasks.close()
 
-    @property
-    def is_typing(self) -> bool:
-        is_in_line = bool(self.line.text) and time.monotonic() - self._typed_at < TYPING_SECONDS
-        return is_in_line or self._tui.panels.is_used_below
-
     def _typed(self) -> None:
-        self._typed_at = time.monotonic()
         self.has_typed = True
         self._tui.notice = ""
         if self._has_popup or "/" in self.line.text or "@" in self.line.text:
@@ -237,6 +228,7 @@ class Composer:
         if not draft.text.strip():
             if len(self.queue):
                 await tui.conversation.release()
+            await tui.conversation.resume()
             return
         self.soon(self._add_to_history(draft))
         if shell_line(draft.text):

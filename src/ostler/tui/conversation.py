@@ -9,23 +9,20 @@ from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 
 from ostler.app.console import print_to_stdout
-from ostler.app.question_queue import event_in_child
-from ostler.app.remote_sessions import Relayed, RemoteSessions
+from ostler.app.remote_sessions import RemoteSessions
 from ostler.core.harness import Harness
 from ostler.core.lazy import lazy_module
-from ostler.core.questions import OpenQuestion
 from ostler.core.store import Store
 from ostler.extensions.idle_host import active_host
-from ostler.schema import events
-from ostler.schema.errors import CallRefused, OstlerError, SessionHeld, StoreError, UsageError
+from ostler.schema.errors import OstlerError, SessionHeld, StoreError, UsageError
 from ostler.schema.events import Event, RunEnded, Warned
 from ostler.schema.facts import Fact, UnknownEvent
 from ostler.schema.messages import PlainBlock
-from ostler.schema.requests import Answer, AnyRequest, Cancel, Continue, Prompt, ReleasePrompts, Steer
+from ostler.schema.requests import AnyRequest, Cancel, Continue, Prompt, ReleasePrompts, Resume, Steer
 from ostler.sessions.lease import hold_lease
-from ostler.sessions.live_socket import Batch, DeltaFilter, Relay
-from ostler.sessions.run_tree import open_questions
+from ostler.sessions.run_tree import next_arrival
 from ostler.sessions.session import NOTHING_TO_CONTINUE, RunOutcome, Session
+from ostler.tui.session_follower import OpenQuestions, See, SessionFollower, set_model
 
 if TYPE_CHECKING:
     from ostler.extensions.host import ExtensionHost
@@ -50,11 +47,12 @@ def print_resume_hint(conversation: Conversation, cwd: str | None = None) -> Non
         print_to_stdout(f"to resume this session: {resume_command_line(conversation.session, cwd)}")
 
 
+PAUSED = "the run is paused: enter in the empty line resumes it"
+
 RUN_END_SECONDS = 2.0
 """Seconds to wait for a run that is ending."""
 
 Content = tuple[PlainBlock, ...]
-See = Callable[[Sequence[Fact | Event]], None]
 
 
 class Tasks:
@@ -105,8 +103,10 @@ class Conversation:
         self._driver: asyncio.Task[None] | None = None
         self.side_questions = Tasks()
         """They are cancelled when the session is closed."""
-        self._arrived = -1
-        """How much of the inbox has been read."""
+        self._questions = OpenQuestions(session, self._see)
+        self._stop_closing = self.observe(self._questions.see)
+        self._arrived: dict[str, int] = {}
+        """How much of the inbox has been read, and of those of children."""
         self._is_idle = asyncio.Event()
         self._continue_request = ""
         """A request to continue on the transcript as it is; it goes before all prompts."""
@@ -135,6 +135,11 @@ class Conversation:
         run = self.session.state.run
         return self.session.is_running or (self.is_elsewhere and run is not None and run.waiting is None)
 
+    @property
+    def is_paused(self) -> bool:
+        run = self.session.state.run
+        return run is not None and run.is_paused
+
     def observe(self, see: See) -> Callable[[], None]:
         """Calls `see` with everything that happens in the session; returns a function that stops it."""
         stop = self.session.subscribe(see)
@@ -159,11 +164,13 @@ class Conversation:
             while True:
                 try:
                     await self._work()
+                    if self.session.state.run is not None and not self.is_elsewhere:
+                        await self._questions.update()
                     if await self._until_arrival():
                         continue
                 except SessionHeld:  # another process handles the request
                     pass
-                await SessionFollower(self.session, self._see).run()
+                await SessionFollower(self.session, self._see, self._questions).run()
         except (OstlerError, StoreError) as error:
             self.problem = error
             how = f"quit, and reopen it with `{resume_command_line(self.session)}`"
@@ -183,12 +190,13 @@ class Conversation:
         journal = self.session.journal
         seen, lease = journal.committed_seq, journal.lease
         await hold_lease(journal)
+        await self._questions.withdraw_dead()
         if journal.lease.generation != lease.generation:
             if facts := await self.store.read(self.session.id, seen):
                 self._see(facts)
             stored = self.session.state.settings  # another process may have changed the model
             if stored.model and stored.model != self.harness.model.name:
-                _set_model(self.harness, stored.model, stored.reasoning, self._see)
+                set_model(self.harness, stored.model, stored.reasoning, self._see)
 
     async def _work(self) -> None:
         """Works off the inbox. If there is nothing to do, a session of another process stays there."""
@@ -207,12 +215,12 @@ class Conversation:
 
     async def _until_arrival(self) -> bool:
         """Waits for a request; False when another process continues the session."""
-        arrival = asyncio.ensure_future(self.store.arrivals(self.session.id, self._arrived))
+        arrival = asyncio.ensure_future(next_arrival(self.store, self.session.state, self._arrived))
         move = asyncio.ensure_future(self._until_moved_elsewhere())
         try:
             await asyncio.wait({arrival, move}, return_when=asyncio.FIRST_COMPLETED)
             if arrival.done():
-                self._arrived = arrival.result()
+                arrival.result()
                 return True
             move.result()
             return False
@@ -241,6 +249,11 @@ class Conversation:
         if state.held and state.run is None:  # also while a stopped run is ending
             await self._ask(ReleasePrompts(id=self._new_id(), by="tui"))
 
+    async def resume(self) -> None:
+        """Resumes a run that was paused, here or in another process."""
+        if self.is_paused:
+            await self._ask(Resume(id=self._new_id(), by="tui"))
+
     async def steer(self, content: Content) -> str:
         """Submits a steer; without a run, it is a prompt."""
         if not self.is_working:
@@ -255,7 +268,10 @@ class Conversation:
             await self._ask(Cancel(id=self._new_id(), by="tui"))
 
     async def continue_run(self) -> None:
-        """Starts a run on the transcript as it is; no tool call is repeated."""
+        """Starts a run on the transcript as it is, or resumes a paused one; no tool call is repeated."""
+        if self.is_paused:
+            await self.resume()
+            return
         if not len(self.session.state.transcript):
             raise UsageError(NOTHING_TO_CONTINUE)
         self._continue_request = self._new_id()
@@ -319,120 +335,7 @@ class Conversation:
         if self._driver is not None:
             self._driver.cancel()
             await asyncio.wait({self._driver})
+        await self._questions.close()
         await self.session.close()
+        self._stop_closing()
         self._stop_observing()
-
-
-def _set_model(harness: Harness, name: str, reasoning: str, see: See) -> None:
-    if harness.make_model is not None:
-        try:
-            harness.set_model(name, reasoning)
-        except OstlerError as error:
-            see([Warned(f"{name} cannot answer here: {error.message}")])
-
-
-LOOK_AGAIN = 1.0
-"""Seconds of silence after which we check whether another process still holds the session."""
-
-ASKS_FOR_SECRET = "the run asks for a secret: answer it in the terminal that drives the run"
-
-
-def _is_about_question(event: Event | UnknownEvent) -> bool:
-    inner = event_in_child(event) if isinstance(event, events.ChildEvent) else ("", event)
-    return inner is not None and isinstance(inner[1], events.QuestionAsked | events.QuestionAnswered)
-
-
-class SessionFollower:
-    """Keeps the session's state up to date with what its owner writes, until it has none."""
-
-    def __init__(self, session: Session, see: See) -> None:
-        self._session = session
-        self._see = see
-        self._asking: dict[str, asyncio.Task[None]] = {}
-        self._has_warned = False
-
-    async def run(self) -> None:
-        journal = self._session.journal
-        relay = self._relay()
-        await journal.detach()
-        fresh = DeltaFilter()
-        try:
-            await self._ask_what_is_open()
-            async with aclosing(relay.batches()) as batches:
-                async for batch in batches:
-                    await self._take(fresh.among(batch))
-                    if not batch and relay.owner is None:
-                        return
-                    if relay.problem and not self._has_warned:
-                        self._has_warned = True
-                        text = f"{relay.problem}: messages appear once they are complete"
-                        self._see([Warned(text, about="store")])
-        finally:
-            for task in self._asking.values():
-                task.cancel()
-            if self._asking:
-                await asyncio.wait(self._asking.values())
-
-    def _relay(self) -> Relayed:
-        journal = self._session.journal
-        store, seen = journal.store, journal.committed_seq
-        if isinstance(store, RemoteSessions):
-            return store.relay(journal.session, seen)
-        return Relay(store, journal.session, seen, look_again=LOOK_AGAIN)
-
-    async def _take(self, batch: Batch) -> None:
-        if not batch:
-            return
-        journal = self._session.journal
-        for one in batch:
-            if isinstance(one, Fact) and one.seq > journal.state.last_seq:
-                journal.state.apply(one)
-                journal.is_moved = journal.is_moved or isinstance(one.event, events.LeafMoved)
-        if journal.is_moved:
-            await journal.reload()
-        self._keep_model(batch)
-        self._see(batch)
-        if any(_is_about_question(one.event if isinstance(one, Fact) else one) for one in batch):
-            await self._ask_what_is_open()
-
-    def _keep_model(self, batch: Batch) -> None:
-        """Shows the model of a remote run. On the same machine only the session's stored model counts: this
-        process may run the session next, with its own."""
-        harness, is_far = self._session.harness, isinstance(self._session.journal.store, RemoteSessions)
-        for one in batch:
-            match one.event if isinstance(one, Fact) else one:
-                case events.RunStarted(model=model) if model and is_far:
-                    _set_model(harness, model, "", self._see)
-                case events.SettingsChanged(model=model, reasoning=reasoning) if model or reasoning:
-                    _set_model(harness, model or harness.model.name, reasoning, self._see)
-
-    # --- questions --------------------------------------------------------------------------------------
-
-    async def _ask_what_is_open(self) -> None:
-        """Asks each open question here, too; the first answer wins."""
-        session = self._session
-        open_now = {one.asked.id: one for one in await open_questions(session.journal.store, session.state)}
-        for gone in self._asking.keys() - open_now.keys():
-            self._asking.pop(gone).cancel()
-        for name in open_now.keys() - self._asking.keys():
-            self._asking[name] = asyncio.ensure_future(self._ask(open_now[name]))
-
-    async def _ask(self, one: OpenQuestion) -> None:
-        harness, asked = self._session.harness, one.asked
-        if harness.asker is None:
-            return
-        if asked.question.secret and not isinstance(self._session.journal.store, RemoteSessions):
-            self._see([Warned(ASKS_FOR_SECRET, about="store")])
-            return
-        answer, declined = None, False
-        try:
-            answer = await harness.asker(asked)
-        except CallRefused:
-            declined = True
-        journal = self._session.journal
-        name = journal.world.new_id("req")
-        request = Answer(id=name, by="tui", question=asked.id, answer=answer, declined=declined)
-        try:
-            await journal.store.submit(one.session, request)
-        except OstlerError as error:
-            self._see([Warned(f"the answer was not accepted: {error.message}", about="store")])

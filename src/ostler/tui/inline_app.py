@@ -208,6 +208,8 @@ class InlineApp:
         self._pending: list[str] = []
         self.is_whole: Callable[[Rows], bool] = lambda region: False
         """Whether a region takes the whole alternate screen; afterwards the main screen is as before."""
+        self.is_large: Callable[[Rows], bool] = lambda region: False
+        """Whether a region may take most of the screen."""
         self._own_screen = AlternateScreen()
         self._above = above
         self.pushed = PushedRows()
@@ -281,7 +283,8 @@ class InlineApp:
             line_rows = sum(1 + (len(line) + 2) // max(1, size.columns) for line in lines)
             left = size.rows - min(self._most_lines, line_rows)
             for region in self._by_need:
-                most = left - 1 if self.is_whole(region) else min(max(SMALLEST_HALF, size.rows // 2), left)
+                most = size.rows * 3 // 4 if self.is_large(region) else size.rows // 2
+                most = left - 1 if self.is_whole(region) else min(max(SMALLEST_HALF, most), left)
                 rows = fitted(region(size.columns, most), size.columns) if most > 0 else ()
                 self._region_rows[region] = rows[:most]
                 left -= len(self._region_rows[region])

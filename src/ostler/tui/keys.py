@@ -94,10 +94,7 @@ def _bind_panels(tui: TerminalUI, keys: KeyBindings) -> None:
     def letter(event: KeyPressEvent) -> None:
         """A key without a letter arrives as an escape sequence."""
         for one in "" if event.data.startswith("\x1b") else event.data:
-            if not vi_navigation_mode() and tui.panels.leaves(one):
-                event.current_buffer.insert_text(one)
-            else:
-                tui.panels.key(one)
+            tui.panels.key(one)
 
 
 def _bind(keys: KeyBindings, sequence: str, action: Callable[[], None], **options: Any) -> None:

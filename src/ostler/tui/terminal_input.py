@@ -16,6 +16,8 @@ from prompt_toolkit.input.typeahead import store_typeahead
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyPress
 
+from ostler.app import console
+
 if TYPE_CHECKING:
     from types import FrameType
 
@@ -156,7 +158,9 @@ class TerminalInput(Vt100Input):
 
     def read_early(self) -> list[KeyPress]:
         """Reads what was typed before raw mode."""
-        self.vt100_parser.feed(self._typed.read_plain().replace("\n", "\r"))
+        early = "".join(f"{one} " for one in console.typed_early if one)
+        console.typed_early.clear()
+        self.vt100_parser.feed(early + self._typed.read_plain().replace("\n", "\r"))
         keys, self._buffer = self._buffer, []
         return keys
 

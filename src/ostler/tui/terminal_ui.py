@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -16,14 +16,14 @@ from ostler.core.lazy import lazy_module
 from ostler.extensions.ui.themes import ThemeColors
 from ostler.history.items import CallItem, Level
 from ostler.models.factory import LazyModel
-from ostler.schema.events import Event
+from ostler.schema.events import Event, RunWaiting
 from ostler.schema.facts import Fact
 from ostler.sessions.session import Session
 from ostler.tools import LazyTool
 from ostler.tui.command_context import SessionSwitch
 from ostler.tui.commands.registry import Commands
 from ostler.tui.composer import Composer
-from ostler.tui.conversation import Conversation
+from ostler.tui.conversation import PAUSED, Conversation
 from ostler.tui.editor.chips import Chips, PromptDraft
 from ostler.tui.editor.input_line import ChipStyle, EmptyHint
 from ostler.tui.extension_keys import give_keys_to_extensions
@@ -99,6 +99,7 @@ class TerminalUI:
         pictures: Way = "",
     ) -> None:
         self.front_end = front_end
+        self.clock: Callable[[], float] = time.monotonic
         self.questions = front_end.questions
         self.panels = Panels(lambda: self.app.refresh())
         self.transcript = TranscriptView(cwd=session.harness.cwd)
@@ -157,6 +158,7 @@ class TerminalUI:
             highlights=[ChipStyle(self.composer.line), EmptyHint(self._is_new)],
         )
         self.app.is_whole = lambda region: region == self.panels.rows and self.panels.is_tall
+        self.app.is_large = lambda region: region == self.panels.rows and self.panels.is_large
         self.printer = TranscriptPrinter(self.rows, self.extensions, self.app, pictures)
         front_end.show(self.app, self.rows)
         give_keys_to_extensions(self)
@@ -199,6 +201,8 @@ class TerminalUI:
             self.meter.take(event)
             self._fallback.take(event)
             self.notifier.take(event, self.activity.run_seconds)
+            if isinstance(event, RunWaiting) and event.reason == "paused":
+                self.say(PAUSED)
         closed = self.transcript.take(self.composer.queue.take(events))
         self.extensions.see(batch)
         if closed:
@@ -248,10 +252,13 @@ class TerminalUI:
             self.app.print(self.rows.note("earlier messages are not shown", columns))
         self.app.print(last_rows(items[-EARLIER:], self.rows, 2 * rows, columns))
         session = self.conversation.session
-        if self.conversation.is_elsewhere and (run := session.state.run) is not None:
+        run = session.state.run
+        if run is not None and (self.conversation.is_elsewhere or run.waiting):
             seconds = (session.journal.world.now_ms() - run.time_ms) / 1000
             self.activity.join(run, seconds, session.state.questions)
             self._tick()
+        if self.conversation.is_paused:
+            self.say(PAUSED)
 
     # --- drawing ----------------------------------------------------------------------------------------
 

@@ -68,10 +68,48 @@ def test_a_remote_permission_is_asked_in_the_terminal(
     server = served(vendor)
     session = new_session(server, prompt=[{"type": "text", "text": "go"}])
     terminal = attach(server.base_url, "--session", session[:12], "--token", server.token)
-    terminal.wait_for("❯ 1. yes, this once")
-    terminal.press("y")
+    terminal.answer("y")
     terminal.wait_for("it was run")
     assert (ostler.work / "there").read_text() == "printed\n"
+
+
+def test_a_remote_question_shows_the_diff_of_the_file_there(
+    attach: Attach, served: Served, serve: Serve, ostler: Ostler
+) -> None:
+    (ostler.work / "notes").write_text("".join(f"line {number}\n" for number in range(1, 40)))
+    edits = [{"old_text": "line 20\n", "new_text": "line twenty\n"}]
+    vendor = serve(
+        turn(call("read", {"path": "notes"})),
+        turn(call("edit", {"path": "notes", "edits": edits})),
+        turn("it was changed"),
+    )
+    ostler.configure("ask = ['edit']")
+    server = served(vendor)
+    session = new_session(server, prompt=[{"type": "text", "text": "go"}])
+    terminal = attach(server.base_url, "--session", session, OSTLER_TOKEN=server.token)
+    screen = terminal.wait_for_question()
+    assert "20 - line 20" in screen and "20 + line twenty" in screen
+    terminal.answer("y")
+    terminal.wait_for_ever("it was changed")
+    assert "line twenty" in (ostler.work / "notes").read_text()
+
+
+def test_a_question_that_waited_is_asked_and_a_paused_run_resumed_over_attach(
+    attach: Attach, served: Served, serve: Serve, ostler: Ostler
+) -> None:
+    vendor = serve(turn(call("bash", {"command": "touch made"})), turn("it was run"))
+    ran = ostler("-p", *use(vendor), "--permissions", "ask", "--on-question", "wait", "go")
+    assert ran.code == 6
+    session = ostler("runs", "--json").lines[0]["session"]
+    assert ostler("pause", session).code == 0
+    server = served(vendor)
+    terminal = attach(server.base_url, "--session", session, OSTLER_TOKEN=server.token)
+    terminal.answer("y")
+    terminal.wait_for("1. yes, this once", gone=True)
+    assert not (ostler.work / "made").exists()
+    terminal.press("enter")
+    terminal.wait_for_ever("it was run")
+    assert (ostler.work / "made").exists()
 
 
 def test_questions_of_a_remote_child_are_asked_in_the_terminal(
@@ -89,10 +127,10 @@ def test_questions_of_a_remote_child_are_asked_in_the_terminal(
     terminal = attach(f"{server.base_url}/s/{new_session(server)}", OSTLER_TOKEN=server.token)
     terminal.wait_for("continues when you leave")
     send_line(terminal, "go")
-    screen = terminal.wait_for("❯ 1. yes, this once")
+    screen = terminal.wait_for_question()
     assert "permission · child the errand" in screen
     assert "child: bash echo from the child" in screen
-    terminal.press("y")
+    terminal.answer("y")
     terminal.wait_for("completed")
     assert (ostler.work / "there").read_text() == "from the child\n"
 
@@ -105,8 +143,7 @@ def test_a_remote_run_is_steered_and_other_terminals_follow_it(
     session = new_session(server, prompt=[{"type": "text", "text": "go"}])
     first = attach(server.base_url, "--session", session, OSTLER_TOKEN=server.token)
     second = attach(server.base_url, "--session", session, "--read-only", OSTLER_TOKEN=server.token)
-    first.wait_for("❯ 1. yes, this once")
-    first.press("y")
+    first.answer("y")
     for terminal in (first, second):
         terminal.wait_for("│ it-has-begun")
     first.type("mind the gap")

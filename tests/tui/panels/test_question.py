@@ -15,7 +15,7 @@ from ostler.app.question_queue import rule_text
 from ostler.core.function_tool import tool
 from ostler.core.hooks import Hooks
 from ostler.models.scripted import Call
-from ostler.permissions.guard import permission_hook
+from ostler.permissions.guard import permission_hook, remember_answer
 from ostler.schema.messages import text_of
 from ostler.schema.outcomes import NeedUser, Question
 from ostler.testkit.vendors import call, turn
@@ -42,6 +42,7 @@ FORM = {
     "required": ["name", "size", "public"],
 }
 
+SHIFT_TAB = "\x1b[Z"
 READING = "esc closes · ←→ other messages"
 
 
@@ -66,13 +67,15 @@ def last_result(present: RunningUI) -> str:
 async def begin(present: RunningUI) -> None:
     present.press("go", "enter")
     await present.see("╭─ ?")
+    await present.until_asked()
 
 
 def guarded(cwd: Path, *names: str) -> dict[str, Any]:
     """A harness that asks for every permission."""
     guard = permission_hook("ask", cwd, scopes=("session", "project", "user"))
     assert guard is not None
-    return {"tools": {name: builtin_tool(name) for name in names}, "hooks": Hooks([guard]), "cwd": cwd}
+    tools = {name: builtin_tool(name) for name in names}
+    return {"tools": tools, "hooks": Hooks([guard]), "cwd": cwd, "remember": remember_answer}
 
 
 def rows_of(screen: str) -> set[str]:
@@ -109,12 +112,14 @@ async def test_a_permission_shows_the_whole_command(tmp_path: Path) -> None:
                 break
         assert visible_rows >= {f"echo line {number}" for number in range(60)}
         assert any("far-to-the-right" in row for row in visible_rows)
-        assert "❯ 1. yes, this once" in screen
+        assert "  1. yes, this once" in screen
         at.press("\x1b[H")
         await at.see("echo line 0\n")
-        at.press("n")
-        await at.see("│ echo safe \ufffd[8m; rm -rf hidden\ufffd[0m\ufffd\ufffd echo nothing else")
-        at.press("esc")
+        await at.answer("n")
+        screen = await at.see("│ echo safe ⟨U+001B⟩[8m; rm -rf hidden⟨U+001B⟩[0m⟨U+000D⟩⟨U+202E⟩ echo")
+        assert "! 4 hidden or misleading characters" in screen
+        await at.until_asked()
+        at.press("esc", "esc")
         await at.see("ok")
 
 
@@ -130,15 +135,19 @@ async def test_a_permission_to_edit_shows_a_diff(tmp_path: Path) -> None:
     async with run_ui(answers=[*calls, "ok"], **guarded(tmp_path, "edit", "write"), rows=40) as at:
         remember(at.tui.conversation.session.memory, file, file_digest(file))
         await begin(at)
-        await at.see(
-            "May it change a.py?", "41 - x40 = 40", "41 + x40 = 41", "yes, and for this session: any change"
-        )
-        at.press("n")
+        await at.see("May it change a.py?", "41 - x40 = 40", "41 + x40 = 41")
+        at.press("r", "enter")
+        await at.see("yes, and for this session: any change")
+        at.press("left")
+        await at.answer("n")
         await at.see("May it write a.py?", "2 - x1 = 1")
-        at.press("n")
-        await at.see("May it write new/b.py?", "1 y = 1", "yes, and for this session: any change below new/")
+        await at.answer("n")
+        await at.see("May it write new/b.py? a new file", "1 y = 1")
+        await at.answer("r")
+        await at.see("yes, and for this session: any change below new/")
         assert "the whole existing file" not in at.screen.text()
-        at.press("n")
+        at.press("left")
+        await at.answer("n")
         await at.see("ok")
 
 
@@ -162,18 +171,23 @@ async def test_every_scope_lists_the_rules_it_allows(tmp_path: Path) -> None:
     calls = [Call("bash", {"command": "git push *"}), Call("bash", {"command": many})]
     async with run_ui(answers=[*calls, "ok"], **guarded(tmp_path, "bash")) as at:
         await begin(at)
-        for place, words in enumerate(("for this session", "for this project", "always"), 3):
+        assert "git push with any arguments" not in at.screen.text()
+        at.press("r", "enter")
+        for place, words in enumerate(("for this session", "for this project", "always"), 1):
             await at.see(f"{place}. yes, and {words}: git push with any arguments")
-        at.press("n")
+        at.press("left")
+        await at.answer("n")
+        await at.see("git add x")
+        await at.answer("r")
         await at.see("the 5 rules above")
         at.press("\x1b[F")
         await at.see("git tag with any arguments", "git fetch with any arguments")
-        at.press("3")
+        at.press("1", "enter")
         await at.see("ok")
 
 
-async def test_keys_typed_when_a_question_appears_do_not_answer_it() -> None:
-    question = Question("Which?", kind="choice", choices=("1st", "2nd"))
+def held_tool(question: Question) -> tuple[Any, asyncio.Event]:
+    """A tool that asks as soon as the event is set."""
     release = asyncio.Event()
 
     @tool(kind="ask")
@@ -182,31 +196,133 @@ async def test_keys_typed_when_a_question_appears_do_not_answer_it() -> None:
         await release.wait()
         return NeedUser(question)
 
-    async with run_ui(answers=[Call("inquire"), "ok"], tools={"inquire": inquire}) as at:
+    return inquire, release
+
+
+async def test_while_the_line_holds_a_draft_enter_sends_it_and_shift_tab_leads_to_the_question() -> None:
+    inquire, release = held_tool(Question("Which?", kind="choice", choices=("1st", "2nd")))
+    async with run_ui(answers=[Call("inquire"), "ok", "ok"], tools={"inquire": inquire}) as at:
         at.press("go", "enter")
         await at.see("running inquire")
         at.press("next ")
         await at.see("> next")
         release.set()
-        await at.see("Which?")
+        await at.see("Which?", "shift+tab answers this")
         at.press("1 and 2")
         await at.see("> next 1 and 2")
-        await at.until(lambda: not at.tui.composer.is_typing)
-        at.press("2")
-        await at.see("Which? → 2nd")
-
-
-async def test_other_letters_start_a_prompt_beside_a_question() -> None:
-    question = Question("May it?", kind="choice", choices=("yes", "no"))
-    async with run_ui(answers=[Call("inquire"), "ok", "ok"], tools={"inquire": asking_tool(question)}) as at:
-        await begin(at)
-        at.press("try any")
-        await at.see("> try any", "May it?")
-        await at.until(lambda: not at.tui.composer.is_typing)
-        at.press(" 1", "enter")
-        await at.see("queued", "May it?")
         at.press("enter")
-        await at.see("May it? → yes")
+        await at.see("queued: next 1 and 2", "Which?", "selects, then enter")
+        at.press(SHIFT_TAB, "more")
+        await at.see("> more", "shift+tab answers this")
+        at.press(SHIFT_TAB)
+        await at.answer("2")
+        await at.see("Which? → 2nd", "> more")
+
+
+class Clock:
+    """A clock that stands still."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def test_in_the_first_600_ms_no_key_answers_and_no_letter_is_lost(tmp_path: Path) -> None:
+    calls = [Call("bash", {"command": "touch one"}), Call("bash", {"command": "touch two"})]
+    async with run_ui(answers=[*calls, "ok"], **guarded(tmp_path, "bash")) as at:
+        clock = at.tui.clock = Clock()
+        at.press("go", "enter")
+        await at.see("touch one", "what you type now goes to the input line")
+        clock.now += 0.59
+        at.press("enter", "esc", "down", "y", "1")
+        await at.see("> y1", "shift+tab answers this", "  1. yes, this once")
+        at.press("backspace", "backspace")
+        await at.see("what you type now goes to the input line")
+        clock.now += 0.61
+        at.tui.app.refresh()
+        await at.see("selects, then enter", "  1. yes, this once")
+        at.press("y", "enter")
+        await at.see("touch two", "what you type now goes to the input line")
+        at.press("\r", "\r", "\r")
+        clock.now += 0.61
+        at.tui.app.refresh()
+        await at.see("selects, then enter", "  1. yes, this once", "touch two")
+        at.press("enter", "enter", "y")
+        await at.see("❯ 1. yes, this once")
+        at.press("\x1b[200~yes\x1b[201~")
+        await at.see("> yes", "  1. yes, this once", "shift+tab answers this")
+        at.press("enter")
+        await at.see("queued: yes", "  1. yes, this once")
+        clock.now += 0.61
+        at.press("enter", "enter")
+        at.tui.app.refresh()
+        await at.see("selects, then enter")
+        assert (tmp_path / "one").exists() and not (tmp_path / "two").exists()
+
+
+@pytest.mark.parametrize("typed", ["you must not", "yy", "1.", "never", "r2", "y "])
+async def test_what_follows_a_letter_is_a_reason_which_the_model_reads(tmp_path: Path, typed: str) -> None:
+    calls = [Call("bash", {"command": "touch made"})]
+    async with run_ui(answers=[*calls, "ok"], **guarded(tmp_path, "bash")) as at:
+        await begin(at)
+        await at.answer(typed)
+        await at.see("ok")
+        assert last_result(at) == typed.strip()
+    assert not (tmp_path / "made").exists()
+
+
+async def test_an_answer_is_selected_with_an_arrow_a_number_or_a_letter_and_then_enter(
+    tmp_path: Path,
+) -> None:
+    names = ("first", "second", "third", "fourth")
+    calls = [Call("bash", {"command": f"touch {name}"}) for name in names]
+    async with run_ui(answers=[*calls, "ok"], **guarded(tmp_path, "bash")) as at:
+        await begin(at)
+        for name, keys in zip(names, (("1",), ("y",), ("down",), ("down", "up", "up", "up")), strict=True):
+            await at.see(f"touch {name}")
+            await at.until_asked()
+            at.press("enter")
+            at.press(*keys)
+            await at.see("❯ 1. yes, this once")
+            assert not (tmp_path / name).exists()
+            at.press("enter")
+            await at.until((tmp_path / name).exists)
+        await at.see("ok")
+
+
+async def test_what_is_remembered_is_behind_another_key_and_can_be_left(tmp_path: Path) -> None:
+    calls = [Call("bash", {"command": "make it"}), Call("bash", {"command": "make it"})]
+    async with run_ui(answers=[*calls, "ok"], **guarded(tmp_path, "bash")) as at:
+        await begin(at)
+        at.press("s", "p", "u")
+        await at.see("› spu", "enter declines")
+        at.press("backspace", "backspace", "backspace", "r")
+        await at.see("❯ 3. remember")
+        at.press("enter")
+        await at.see("1. yes, and for this session", "esc goes back")
+        at.press("enter", "esc")
+        await at.see("2. no", "selects, then enter")
+        await at.answer("3")
+        await at.see("1. yes, and for this session")
+        at.press("s", "enter")
+        await at.see("ok")
+        assert len(at.tui.conversation.session.state.permissions) == 1
+
+
+async def test_the_change_is_visible_behind_long_lines_of_context(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    file.write_text("".join(f"{number} {'context ' * 90}\n" for number in range(1, 9)))
+    edits = [{"old_text": "4 context", "new_text": "four"}]
+    async with run_ui(
+        answers=[Call("edit", {"path": "a.txt", "edits": edits}), "ok"], **guarded(tmp_path, "edit")
+    ) as at:
+        remember(at.tui.conversation.session.memory, file, file_digest(file))
+        await begin(at)
+        await at.see("4 - 4 context", "more above, pgup")
+        await at.answer("n")
+        await at.see("ok")
 
 
 async def test_a_question_waits_while_another_panel_is_used() -> None:
@@ -230,9 +346,8 @@ async def test_a_question_waits_while_another_panel_is_used() -> None:
         release.set()
         await at.see("May it?")
         at.press("y", "n", "1", "backspace", "backspace", "backspace")
-        await at.until(lambda: not at.tui.composer.is_typing)
         release.clear()
-        at.press("y")
+        await at.answer("y")
         await at.see("May it? → yes", "› d▏")
         at.press("esc")
         await at.until_gone("› d▏")
@@ -242,8 +357,7 @@ async def test_a_question_waits_while_another_panel_is_used() -> None:
         release.set()
         await at.until(lambda: at.tui.questions.present)
         at.press("enter", "n")
-        await at.until(lambda: not at.tui.composer.is_typing)
-        at.press("n")
+        await at.answer("n")
         await at.see(READING)
         at.press("esc")
         await at.see("May it? → no", "ok")
@@ -263,7 +377,7 @@ async def test_other_keys_keep_their_meaning_beside_a_question() -> None:
         at.press("ctrl+c")
         await at.see(READING)
         at.press("esc")
-        await at.see("Which?", "esc declines")
+        await at.see("Which?", "> q", "shift+tab answers this", "esc stops")
         at.press("ctrl+c", "ctrl+c")
         await at.until(lambda: not at.tui.app.application.is_running)
 
@@ -370,7 +484,7 @@ def test_questions_of_children_name_the_child_and_close_when_answered_elsewhere(
     terminal.wait_for("1 more", gone=True)
     terminal.wait_for(f"git push {shown_first} task")
     assert "by cli" in terminal.everything()
-    terminal.press("n")
+    terminal.answer("n")
     terminal.wait_for("completed")
 
 
@@ -385,11 +499,11 @@ def test_on_small_terminals_all_answers_stay_visible_and_the_text_scrolls(
         columns=size[0],
         rows=size[1],
     )
-    screen = terminal.wait_for("❯ 1. yes, this once")
-    assert all(f" {number}. " in screen for number in range(1, 6)), screen
+    screen = terminal.wait_for_question()
+    assert all(f" {number}. " in screen for number in range(1, 4)), screen
     terminal.press("\x1b[6~")
     terminal.wait_for("more above")
-    terminal.press("2")
+    terminal.answer("2")
     terminal.wait_for_ever("as you wish")
 
 
@@ -409,9 +523,9 @@ def test_an_edit_that_cannot_be_applied_asks_no_permission(
         turn("done"),
     )
     terminal = open_tui(vendor, "go", rows=50)
-    screen = terminal.wait_for("❯ 1. yes, this once")
+    screen = terminal.wait_for_question()
     assert "notes exists but was not read in this session: read it first" in screen
     assert screen.count("· failed") == 2 and screen.count("May it") == 1
-    terminal.press("y")
+    terminal.answer("y")
     terminal.wait_for("done")
     assert (ostler.work / "notes").read_text() == "two\n"

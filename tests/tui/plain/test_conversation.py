@@ -19,7 +19,7 @@ from ostler.testkit.vendors import call, turn
 from ostler.tui.plain.items import item_lines
 from ostler.tui.plain.panels import PlainQuestions
 from ostler.tui.render.items import notice
-from tests.support.command import Ostler
+from tests.support.command import Ostler, wait_until
 from tests.support.fixtures import Open, Serve
 from tests.tui.rows import call_item
 from tests.tui.terminal import Terminal
@@ -55,8 +55,8 @@ def test_a_conversation_in_plain_lines(open_tui: Open, serve: Serve, ostler: Ost
     _say(terminal, "write it")
     asked_screen = terminal.wait_for("answer:")
     assert "calling write: made.txt" in asked_screen
-    assert "1. yes, this once" in asked_screen
-    _say(terminal, "maybe")
+    assert "1. y, yes: yes, this once" in asked_screen
+    _say(terminal, "")
     terminal.wait_for("error: type a number from 1 to")
     _say(terminal, "y")
     screen = terminal.wait_for("done so")
@@ -111,6 +111,56 @@ def test_an_extension_asks_and_prints_in_plain_lines(open_tui: Open, serve: Serv
     _say(terminal, "/shown")
     terminal.wait_for("garden, widget: kept in sight")
     terminal.wait_for("garden, status: rain")
+
+
+SECRET = """
+def setup(ostler):
+    @ostler.command("vault")
+    async def vault(arguments, context):
+        given = await context.ui.input("The word?", secret=True)
+        context.print_info(f"it has {len(given.value)} letters")
+"""
+
+
+@pytest.mark.parametrize("arguments", [("--plain",), ()])
+def test_a_secret_is_not_shown_while_it_is_typed(
+    open_tui: Open, serve: Serve, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    extension = tmp_path / "vault.py"
+    extension.write_text(SECRET)
+    terminal = open_tui(serve(), *arguments, "-e", str(extension))
+    terminal.wait_for(">")
+    terminal.type("/vault")
+    terminal.wait_for("/vault")
+    terminal.press("enter")
+    terminal.wait_for("The word?")
+    terminal.wait_for("answer:" if arguments else "enter answers")
+    _say(terminal, "hunter2")
+    terminal.wait_for("it has 7 letters")
+    assert b"hunter" not in terminal.written
+    _say(terminal, "visible again")
+    terminal.wait_for("visible again")
+
+
+def test_only_a_listed_number_or_word_allows_and_any_other_line_is_the_reason(
+    open_tui: Open, serve: Serve, ostler: Ostler
+) -> None:
+    touch = turn(call("bash", {"command": "touch made"}))
+    vendor = serve(touch, turn("no harm"), touch, turn("it was run"))
+    terminal = open_tui(vendor, "--plain", "--permissions", "ask")
+    terminal.wait_for(">")
+    _say(terminal, "go")
+    terminal.wait_for("answer:")
+    _say(terminal, "yes, but later")
+    terminal.wait_for("no harm")
+    assert "yes, but later" in str(vendor.requests[1].body)
+    assert not (ostler.work / "made").exists()
+    terminal.wait_for("completed")
+    _say(terminal, "again")
+    wait_until(lambda: terminal.screen().count("to decline\nanswer:") == 2)
+    _say(terminal, "yes")
+    terminal.wait_for("it was run")
+    assert (ostler.work / "made").exists()
 
 
 # --- without a terminal -----------------------------------------------------------------------------
@@ -195,6 +245,55 @@ async def test_a_permission_prints_the_whole_call_and_the_rules_of_each_answer()
     await asyncio.sleep(0)
     assert f"command: {command}" in printed
     assert "timeout: 5" in printed
-    assert "3. yes, and for this session: git push with any arguments" in printed
+    assert "3. r, remember: yes, and the like from now on…" in printed
+    assert not any("git push" in line for line in printed)
     questions.take("3")
+    assert "1. s, session: yes, and for this session: git push with any arguments" in printed
+    questions.take("1")
     assert await asking == "session"
+
+
+class Clock:
+    now = 10.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def test_a_line_of_the_first_600_ms_answers_nothing() -> None:
+    clock, printed = Clock(), list[str]()
+    questions = PlainQuestions(lambda *lines: printed.extend(lines), clock)
+    question = Question("?", "permission", ("yes", "no"))
+    asking = [asyncio.ensure_future(questions.ask(QuestionAsked(name, question))) for name in ("q1", "q2")]
+    await asyncio.sleep(0)
+    assert not questions.is_answerable and "answer:" not in printed
+    clock.now += 0.61
+    assert questions.is_answerable
+    questions.take("y")
+    assert await asking[0] == "yes"
+    await asyncio.sleep(0)
+    assert questions.present is not None and not questions.is_answerable, "the second one has its own 600 ms"
+    questions.take("/cancel")
+    with pytest.raises(CallRefused):
+        await asking[1]
+
+
+async def test_the_first_hunk_of_a_long_diff_is_printed_and_the_others_are_counted(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    file.write_text("".join(f"line {number}\n" for number in range(1, 99)))
+    edits = [{"old_text": f"line {at}\n", "new_text": f"row {at}\n"} for at in (20, 50, 80)]
+    printed: list[str] = []
+    questions = PlainQuestions(lambda *lines: printed.extend(lines))
+    questions.cwd = tmp_path
+    details = {"tool": "edit", "arguments": {"path": "a.txt", "edits": edits}}
+    asked = QuestionAsked("q1", Question("?", "permission", ("yes", "no"), details=details))
+    asking = asyncio.ensure_future(questions.ask(asked))
+    await asyncio.sleep(0)
+    assert {"@@ -17,7 +17,7 @@", "-line 20", "+row 20"} <= set(printed)
+    assert "2 more hunks and 18 more lines below: + prints them" in printed
+    assert len(printed) < 22 and "-line 80" not in printed
+    questions.take("+")
+    assert {"-line 50", "-line 80"} <= set(printed) and not asking.done()
+    questions.take("no, rather not")
+    with pytest.raises(CallRefused, match="no, rather not"):
+        await asking

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast, get_args
 
 import msgspec
@@ -10,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ostler.core.questions import OpenQuestion
+from ostler.history.call_preview import with_preview
 from ostler.schema.errors import NotFound
 from ostler.schema.facts import Fact
 from ostler.schema.ids import NewId
@@ -160,8 +163,17 @@ class OpenQuestions(msgspec.Struct, frozen=True):
 async def list_questions_of_session(server: ServerState, session: str) -> OpenQuestions:
     """The open questions of a session and its children
 
-    Answer with the request `answer`, in the session that the question names."""
-    return OpenQuestions(await open_questions(server.store, await load_state(server.store, session)))
+    Answer with the request `answer`, in the session that the question names. If a call would change a file,
+    `details` of its question has the `diff` of the file as it is now."""
+    questions = await open_questions(server.store, await load_state(server.store, session))
+    return OpenQuestions([await _with_preview(server, one) for one in questions])
+
+
+async def _with_preview(server: ServerState, one: OpenQuestion) -> OpenQuestion:
+    """With the diff of the file that a call would change: a client may be on another machine."""
+    cwd = Path((await load_state(server.store, one.session)).cwd)
+    question = await asyncio.to_thread(with_preview, one.asked.question, cwd)
+    return msgspec.structs.replace(one, asked=msgspec.structs.replace(one.asked, question=question))
 
 
 @question_operations.add("GET", "/questions")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar, runtime_checkable
+from typing import Generic, Protocol, TypeVar
 
 from ostler.extensions.ui.themes import ThemeColors
 from ostler.extensions.ui.types import Anchor
@@ -37,14 +37,6 @@ class Panel(Protocol):
 
     def key(self, key: str) -> None:
         """Handles a key that it takes, or a letter."""
-
-
-@runtime_checkable
-class IgnoresLetters(Protocol):
-    """A panel that handles only some letters."""
-
-    def leaves(self, letter: str) -> bool:
-        """Whether a letter goes into the input line, and so do those that follow it."""
 
 
 class Panels:
@@ -102,6 +94,11 @@ class Panels:
         """The panel wants the whole screen."""
         return getattr(self.present, "is_tall", False)
 
+    @property
+    def is_large(self) -> bool:
+        """The panel may take most of the screen."""
+        return getattr(self.present, "is_large", False)
+
     def takes(self, key: str) -> bool:
         return self.taking is not None and self.taking.takes(key)
 
@@ -114,12 +111,10 @@ class Panels:
         """Whether pastes go into the panel: not where a letter decides."""
         return self.takes_text and getattr(self.taking, "takes_pastes", True)
 
-    def leaves(self, letter: str) -> bool:
-        return isinstance(self.taking, IgnoresLetters) and self.taking.leaves(letter)
-
     def key(self, key: str) -> None:
         if (panel := self.taking) is not None:
-            self._used_at = time.monotonic()
+            if not hasattr(panel, "is_noticed"):
+                self._used_at = time.monotonic()
             panel.key(key)
             self._changed()
 

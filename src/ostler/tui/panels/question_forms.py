@@ -32,8 +32,13 @@ class QuestionBody:
     takes_pastes = False
     """Whether a pasted text goes into the panel."""
 
-    def __init__(self, question: Question, dialog: Dialog | None, draw: ItemRenderer, cwd: Path) -> None:
-        """`dialog` is how an extension wants it drawn; paths of a call begin in `cwd`."""
+    hint = ""
+    """What is shown in place of the legend, while keys are for the input line."""
+
+    def __init__(
+        self, question: Question, dialog: Dialog | None, draw: ItemRenderer, cwd: Path | None
+    ) -> None:
+        """`dialog` is how an extension wants it drawn; paths of a call begin in `cwd`, if they are here."""
         self.question = question
         self.dialog = dialog
         self.call = CallDetails(question.details or {}, cwd)
@@ -47,16 +52,15 @@ class QuestionBody:
         """Whether a key that types nothing is for the panel."""
         return True
 
-    def leaves(self, letter: str) -> bool:
-        """Whether a letter goes into the input line instead."""
-        return False
-
     def key(self, key: str) -> Any:
         """The answer that a key gives; else `PENDING`."""
         raise NotImplementedError
 
     def escape(self) -> Any:
         return DECLINED
+
+    def leave(self) -> None:
+        """Keys go elsewhere from now on."""
 
     @property
     def legend(self) -> str:
@@ -65,7 +69,7 @@ class QuestionBody:
 
     def rows(self, room: int, most: int) -> list[str]:
         """The text of the question, and below it what can be filled in; no more rows than `most`."""
-        below = [*self.fields(room, max(1, most - 3)), self.dim(self.legend, room)]
+        below = [*self.fields(room, max(1, most - 3)), self.legend_row(room)]
         about = fitted(markdown_rows(self.question.text, room, self.colors), room)
         if self.question.reason:
             about.append(self.dim(f"({self.question.reason})", room))
@@ -79,6 +83,12 @@ class QuestionBody:
 
     def dim(self, text: str, room: int) -> str:
         return muted_row(one_line(text), room, self.colors)
+
+    def legend_row(self, room: int) -> str:
+        """Which keys count, or where else they go."""
+        if not self.hint:
+            return self.dim(self.legend, room)
+        return drawn([Piece(cut(self.hint, room), sgr(self.colors, "warning") or DIM)])
 
 
 _VISIBLE = str.maketrans({"\n": "⏎", "\t": " "})
@@ -326,7 +336,9 @@ class TextBody(QuestionBody):
 
     takes_pastes = True
 
-    def __init__(self, question: Question, dialog: Dialog | None, draw: ItemRenderer, cwd: Path) -> None:
+    def __init__(
+        self, question: Question, dialog: Dialog | None, draw: ItemRenderer, cwd: Path | None
+    ) -> None:
         super().__init__(question, dialog, draw, cwd)
         dialog = dialog if isinstance(dialog, InputDialog) else InputDialog()
         self._field = TextField(dialog.default, placeholder=dialog.placeholder, is_secret=question.secret)
@@ -353,7 +365,9 @@ class FormBody(QuestionBody):
 
     takes_pastes = True
 
-    def __init__(self, question: Question, dialog: Dialog | None, draw: ItemRenderer, cwd: Path) -> None:
+    def __init__(
+        self, question: Question, dialog: Dialog | None, draw: ItemRenderer, cwd: Path | None
+    ) -> None:
         super().__init__(question, dialog, draw, cwd)
         self._fields = fields_of(question.form or {}, is_secret=question.secret)
         self._at = 0

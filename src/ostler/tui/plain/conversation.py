@@ -27,7 +27,7 @@ from ostler.schema.facts import Fact
 from ostler.sessions.session import Session
 from ostler.tui.command_context import SessionSwitch, SetUp
 from ostler.tui.commands.registry import Commands
-from ostler.tui.conversation import Conversation, Tasks
+from ostler.tui.conversation import PAUSED, Conversation, Tasks
 from ostler.tui.editor.chips import Chips, PromptDraft
 from ostler.tui.model_setup import ModelFallback
 from ostler.tui.plain.items import call_words, item_lines, plain, printed_text
@@ -81,7 +81,8 @@ EARLIER = 20
 _HELP = (
     "Type a prompt and press enter. During a run, it is queued.",
     "/steer TEXT reaches the model before its next step, /stop stops the run.",
-    "Answer a question or a list with a number or with text, /cancel closes it.",
+    "Answer a question or a list with a number or a word that it lists, /cancel closes it.",
+    "Any other answer to a permission declines it, and the model reads it as the reason.",
     "!COMMAND runs in the shell. /shown prints what extensions show.",
     "Ctrl+C stops the run; without a run, it quits.",
 )
@@ -146,6 +147,7 @@ class PlainConversation:
         front_end.conversation = self
         self._print = front_end.say
         self.conversation = Conversation(session, None, self.see)
+        self._find_files()
         self._transcript = TranscriptView()
         self.panels = PlainPanels(self._print)
         self.rows = ItemRenderer()
@@ -195,15 +197,23 @@ class PlainConversation:
         facts, _ = await restored_facts(self.conversation.session.journal, EARLIER)
         for item in self._transcript.take(facts)[-EARLIER:]:
             self._print(*item_lines(item))
+        if self.conversation.is_paused:
+            self._print(PAUSED)
 
     async def show(self, conversation: Conversation) -> None:
         """Shows another session in place of the present one."""
         self.conversation = conversation
+        self._find_files()
         self._transcript = TranscriptView()
         state = conversation.session.state
         self._print(f"session {state.id} {state.title}".rstrip() if state.leaf else "started a new session")
         await self._print_earlier()
         conversation.begin()
+
+    def _find_files(self) -> None:
+        """The files of a remote session are on another machine."""
+        is_remote = isinstance(self.conversation.store, RemoteSessions)
+        self.front_end.questions.cwd = None if is_remote else self.conversation.harness.cwd
 
     def quit(self) -> None:
         self._has_quit.set()
@@ -254,6 +264,9 @@ class PlainConversation:
                     self._tasks.start(self._print_held())
                 case events.RunEnded():
                     self._print_prompt()
+                case events.RunWaiting(reason="paused"):
+                    self._print(PAUSED)
+                    self._print_prompt()
 
     async def _print_held(self) -> None:
         if prompts := await self.composer.queue.held():
@@ -302,12 +315,13 @@ class PlainConversation:
                 self._print_prompt()
             case "/quit" | "/exit" | "/q":
                 self.quit()
-            case _ if self.front_end.questions.present is not None:
+            case _ if self.front_end.questions.is_answerable:
                 self.front_end.questions.take(text)
             case _ if self.panels.present is not None:
                 self.panels.take(text)
             case "":
                 await self.conversation.release()
+                await self.conversation.resume()
                 self._print_prompt()
             case "/shown":
                 self._print(*await printed_text(self.conversation.host, self.conversation.session.id))

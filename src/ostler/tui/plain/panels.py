@@ -4,36 +4,67 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from ostler.app.question_queue import DECLINED, QuestionQueue, answer_options, parse_answer, question_text
-from ostler.extensions.ui.types import InputDialog, MultiSelectDialog, dialog_of
+from ostler.app.question_queue import (
+    DECLINED,
+    REMEMBER,
+    AnswerOption,
+    AnswerSteps,
+    Attention,
+    Declined,
+    QuestionQueue,
+    answer_steps,
+    dialog_in,
+    parse_answer,
+    question_text,
+)
+from ostler.extensions.ui.types import InputDialog, MultiSelectDialog
+from ostler.history.call_preview import preview_lines, preview_of, visible
 from ostler.schema.errors import UsageError
 from ostler.schema.events import QuestionAsked
 from ostler.schema.outcomes import Question
+from ostler.schema.text import plural
 from ostler.tui.panels.panel import Panel, Panels, ReadingPanel, TextLine
 from ostler.tui.panels.picker import Choice, Picker
 from ostler.tui.plain.items import plain
 
-_LONGEST = 60
-"""Lines of a diff that a question prints, at most."""
+DIFF_PAGE = 12
+"""Lines of a question with a diff that are printed at once, so that the first change stays on the screen."""
 
 
 class PlainQuestions:
-    """Questions in plain lines, one after the other. `say` prints lines."""
+    """Questions in plain lines, one after the other. `say` prints lines.
 
-    def __init__(self, say: Callable[..., None]) -> None:
+    A line that comes before "answer:" is printed was typed for something else, and is a prompt.
+    """
+
+    def __init__(self, say: Callable[..., None], clock: Callable[[], float] = time.monotonic) -> None:
         self._print = say
+        self._clock = clock
         self._open = QuestionQueue()
         self._open.opened = self._print_new
         self._printed: QuestionAsked | None = None
+        self._attention = Attention(clock)
+        self._steps = AnswerSteps(())
+        self._options: tuple[AnswerOption, ...] = ()
+        self._rest: list[str] = []
+        """Lines of the diff that are not printed yet."""
+        self._timer: asyncio.TimerHandle | None = None
+        self.cwd: Path | None = None
+        """Where the files of calls are; None if they are on another machine."""
 
     @property
     def present(self) -> QuestionAsked | None:
         return self._open.present
+
+    @property
+    def is_answerable(self) -> bool:
+        """A line that comes now is the answer."""
+        return self.present is not None and self._attention.is_on_question(has_draft=False)
 
     async def ask(self, asked: QuestionAsked) -> Any:
         try:
@@ -48,27 +79,102 @@ class PlainQuestions:
             return
         self._printed = asked
         echo(asked is None or not asked.question.secret)
-        if asked is not None:
-            self._print(*_question_in_words(asked))
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if asked is None:
+            return
+        self._attention = Attention(self._clock)
+        self._attention.seen()
+        self._steps = answer_steps(asked.question)
+        self._options = self._steps.first
+        self._print(*self._in_words(asked))
+        left = self._attention.seconds_left
+        self._timer = asyncio.get_running_loop().call_later(left, self._print, "answer:")
+
+    def _in_words(self, asked: QuestionAsked) -> list[str]:
+        question, details = asked.question, asked.question.details or {}
+        dialog = dialog_in(asked)
+        lines = ["question: " + visible(plain(question_text(question)))]
+        preview = preview_of(details, self.cwd)
+        about = [] if dialog else preview_lines(preview)
+        page = _first_page(about) if preview.hunks else len(about)
+        self._rest = about[page:]
+        lines += about[:page]
+        lines += self._more()
+        match dialog:
+            case MultiSelectDialog(options=many, selected=selected):
+                marks = ["selected" if place in selected else "not selected" for place in range(len(many))]
+                lines += [f"{place + 1}. {plain(text)}, {marks[place]}" for place, text in enumerate(many)]
+                lines.append("type numbers, all or none; an empty line keeps this selection")
+            case InputDialog(placeholder=placeholder, default=default):
+                lines += [f"for example: {plain(placeholder)}"] if placeholder else []
+                lines += [f"an empty line answers: {plain(default)}"] if default else []
+        return [*lines, *self._option_lines(question)]
+
+    def _more(self) -> list[str]:
+        if not self._rest:
+            return []
+        hunks = sum(line.startswith("@@ ") for line in self._rest)
+        below = f"{plural(hunks, 'more hunk')} and " if hunks else ""
+        return [f"{below}{plural(len(self._rest), 'more line')} below: + prints them"]
+
+    def _option_lines(self, question: Question) -> list[str]:
+        if question.kind != "permission":
+            return [f"{number}. {plain(one.label)}" for number, one in enumerate(self._options, 1)]
+        lines = [f"{number}. {_label(one)}" for number, one in enumerate(self._options, 1)]
+        return [*lines, "type a number or a word of the list; any other text is a reason to decline"]
 
     def take(self, line: str) -> None:
         """Answers with a line; if it is no answer, says why."""
         asked = self._open.present
         if asked is None:
             return
+        if line == "+" and self._rest:
+            rest, self._rest = self._rest, []
+            self._print(*rest, *self._option_lines(asked.question), "answer:")
+            return
         try:
-            self._open.answer(DECLINED if line == "/cancel" else _parsed(asked.question, line))
+            answer = DECLINED if line == "/cancel" else self._parsed(asked, line)
         except UsageError as error:
             self._print(f"error: {error.message}", "answer:")
+            return
+        if answer == REMEMBER and asked.question.kind == "permission":
+            self._options = self._steps.remembered
+            self._print(*self._option_lines(asked.question), "answer:")
+        else:
+            self._open.answer(answer)
+
+    def _parsed(self, asked: QuestionAsked, line: str) -> Any:
+        question = asked.question
+        match dialog_in(asked):
+            case MultiSelectDialog() as dialog:
+                return _selection(dialog, line)
+            case InputDialog(default=default):
+                return line or default
+        if question.kind != "permission":
+            return parse_answer(question, line, numbered=True)
+        word = line.strip().lower()
+        for number, option in enumerate(self._options, 1):
+            if word in (str(number), option.answer, *option.keys):
+                return option.answer
+        if not word:
+            raise UsageError(f"type a number from 1 to {len(self._options)}, or why not")
+        return Declined(line.strip())
 
 
-def _parsed(question: Question, line: str) -> Any:
-    match dialog_of(question.details):
-        case MultiSelectDialog() as dialog:
-            return _selection(dialog, line)
-        case InputDialog(default=default):
-            return line or default
-    return parse_answer(question, line, numbered=True)
+def _first_page(lines: list[str]) -> int:
+    """How many lines to print at once: the first hunk, as far as it fits."""
+    hunks = [at for at, line in enumerate(lines) if line.startswith("@@ ")]
+    end = min(DIFF_PAGE, hunks[1] if len(hunks) > 1 else len(lines))
+    return end if len(lines) > end + 1 else len(lines)
+
+
+def _label(option: AnswerOption) -> str:
+    """The option with the words that choose it."""
+    words = ", ".join([*(key for key in option.keys if not key.isdecimal()), option.answer])
+    label = plain(option.label).removeprefix(f"{option.answer}: ")
+    return words if label == option.answer else f"{words}: {label}"
 
 
 def _selection(dialog: MultiSelectDialog, line: str) -> list[str]:
@@ -85,32 +191,6 @@ def _selection(dialog: MultiSelectDialog, line: str) -> list[str]:
         case _:
             raise UsageError(f"type numbers from 1 to {len(places)}, all or none")
     return list(dict.fromkeys(text for place, text in enumerate(dialog.options) if place in selected))
-
-
-def _question_in_words(asked: QuestionAsked) -> list[str]:
-    question, details = asked.question, asked.question.details or {}
-    lines = ["question: " + plain(question_text(question))]
-    if diff := details.get("diff"):
-        lines += plain(str(diff)).splitlines()[:_LONGEST]
-    elif command := details.get("command"):
-        lines.append(f"command: {plain(str(command))}")
-    elif isinstance(arguments := details.get("arguments"), dict):
-        lines += [f"{plain(name)}: {plain(_spelled(value))}" for name, value in arguments.items()]
-    match dialog_of(details):
-        case MultiSelectDialog(options=many, selected=selected):
-            marks = ["selected" if place in selected else "not selected" for place in range(len(many))]
-            lines += [f"{place + 1}. {plain(text)}, {marks[place]}" for place, text in enumerate(many)]
-            lines.append("type numbers, all or none; an empty line keeps this selection")
-        case InputDialog(placeholder=placeholder, default=default):
-            lines += [f"for example: {plain(placeholder)}"] if placeholder else []
-            lines += [f"an empty line answers: {plain(default)}"] if default else []
-    options = answer_options(question)
-    lines += [f"{number}. {plain(option.label)}" for number, option in enumerate(options, 1)]
-    return [*lines, "answer:"]
-
-
-def _spelled(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def echo(is_on: bool) -> None:

@@ -95,10 +95,15 @@ def diff_lines(diff: str) -> list[DiffLine]:
 
 def diff_rows(lines: Sequence[DiffLine], width: int, colors: ThemeColors | None) -> list[str]:
     """Line number, sign and line; single changed words are highlighted."""
+    return [row for rows in rows_of_lines(lines, width, colors) for row in rows]
+
+
+def rows_of_lines(lines: Sequence[DiffLine], width: int, colors: ThemeColors | None) -> list[list[str]]:
+    """The same, with the rows of each line apart."""
     digits = max((len(str(line.number)) for line in lines if line.number is not None), default=0)
     digits = digits if digits + 12 <= width else 0
     marked = dict(_changed_words(lines))
-    rows: list[Row] = []
+    rows: list[list[str]] = []
     for place, line in enumerate(lines):
         style = sgr(colors, _SLOTS[line.sign]) or (DIM if line.sign == "⋮" else "")
         number = "" if line.number is None else str(line.number)
@@ -106,8 +111,8 @@ def diff_rows(lines: Sequence[DiffLine], width: int, colors: ThemeColors | None)
         text = expanded(_text(line, style, marked.get(place, []), colors))
         indent = Piece(" " * (len(gutter.text) + 2))
         lead = [gutter, Piece(line.sign, style), Piece(" ")]
-        rows += after(lead, broken(text, width - len(indent.text)), [indent])
-    return [drawn(row) for row in rows]
+        rows.append([drawn(row) for row in after(lead, broken(text, width - len(indent.text)), [indent])])
+    return rows
 
 
 def _text(line: DiffLine, style: str, marked: Sequence[tuple[int, int]], colors: ThemeColors | None) -> Row:
