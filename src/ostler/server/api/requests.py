@@ -6,7 +6,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast, get_args
 
 import msgspec
-from starlette.requests import Request
 from starlette.responses import Response
 
 from ostler.core.questions import OpenQuestion
@@ -16,6 +15,7 @@ from ostler.schema.ids import NewId
 from ostler.schema.messages import PlainBlock
 from ostler.schema.requests import AnyRequest, TakeBack
 from ostler.server.operations import FactLine, Operations, json_response
+from ostler.server.scopes import ANY_REQUEST, request_access, require_scope
 from ostler.server.state import ServerState
 from ostler.server.submit import (
     ExpandedRequest,
@@ -25,6 +25,7 @@ from ostler.server.submit import (
     require_settlement,
     submit,
 )
+from ostler.server.tokens import Principal
 from ostler.sessions.run_tree import OPEN, load_state, open_questions
 
 operations = Operations("requests")
@@ -63,7 +64,7 @@ class RequestQuery(msgspec.Struct, frozen=True):
 class NewRequestQuery(RequestQuery, frozen=True):
     typed: bool | None = None
     """A person typed it: expand slash commands, templates, skills and mentioned files in a prompt or a steer.
-    The default is true with a cookie and false with a token."""
+    The default is true for a page that has logged in, and false with a token."""
 
 
 class RequestState(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -77,34 +78,37 @@ class RequestState(msgspec.Struct, frozen=True, omit_defaults=True):
     fact: FactLine | None = None
 
 
-@operations.add("POST", "/sessions/{session}/requests", status=202, also=(200,), answers=RequestState)
+@operations.add(
+    "POST",
+    "/sessions/{session}/requests",
+    status=202,
+    access=ANY_REQUEST,
+    also=(200,),
+    answers=RequestState,
+)
 async def make_request(
     server: ServerState,
     session: str,
     query: NewRequestQuery,
     body: AskedRequest,
     ids: NewId,
-    request: Request,
+    principal: Principal,
 ) -> Response:
     """Submit a request to a session
 
     The same id twice is one request; without an `id`, one is generated. It waits in the session's inbox: 202,
-    or is settled within `wait` seconds: 200. Only the server that drives the session takes secret answers."""
+    or is settled within `wait` seconds: 200. Only the server that drives the session takes secret answers.
+    Which scope it needs depends on its type."""
+    require_scope(principal, request_access(body))
     fields = {**msgspec.structs.asdict(body), "id": body.id or ids("req"), "by": body.by or "api"}
     made = cast("Any", type(body).__bases__[0])(**fields)
-    typed = _is_typed(server, query, request)
+    typed = principal.login is not None if query.typed is None else query.typed
     sent = await expand_request(server, session, made) if typed else ExpandedRequest(made)
+    require_scope(principal, request_access(sent.request))  # a typed prompt may run a command
     await submit(server, session, sent.request)
     publish_notices(server, session, sent)
     state = state_of_request(fields["id"], await fact_of(server, session, fields["id"], query.wait))
     return json_response(state, 202 if state.state == "waiting" else 200)
-
-
-def _is_typed(server: ServerState, query: NewRequestQuery, request: Request) -> bool:
-    if query.typed is not None:
-        return query.typed
-    principal = server.auth.principal(request)
-    return principal is not None and principal.by_cookie
 
 
 def state_of_request(request: str, fact: Fact | None) -> RequestState:
@@ -141,7 +145,7 @@ async def _require_waiting(server: ServerState, session: str, request: str) -> N
         raise NotFound(f"this session has no request {request[:100]!r}")
 
 
-@operations.add("DELETE", "/sessions/{session}/requests/{request_id}", status=204)
+@operations.add("DELETE", "/sessions/{session}/requests/{request_id}", status=204, access="prompt")
 async def take_back_request(server: ServerState, session: str, request_id: str, ids: NewId) -> None:
     """Withdraw a queued prompt, or a steer that the model has not got yet"""
     if await server.store.settlement(session, request_id) is None:
