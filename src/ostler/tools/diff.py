@@ -59,12 +59,13 @@ def splice(text: str, splices: Sequence[Splice]) -> str:
     return "".join([*parts, text[position:]])
 
 
-def diff_of_texts(old: str, new: str, old_name: str, new_name: str) -> Diff:
+def diff_of_texts(old: str, new: str, old_name: str, new_name: str, *, whole: bool = False) -> Diff:
+    """The diff, cut to what a result may have unless it must be `whole`."""
     old_lines, new_lines = lines_of(old), lines_of(new)
-    return _rendered(old_lines, new_lines, _changes(old_lines, new_lines), old_name, new_name)
+    return _rendered(old_lines, new_lines, _changes(old_lines, new_lines), old_name, new_name, whole=whole)
 
 
-def diff_of_splices(old: str, splices: Sequence[Splice], name: str) -> Diff:
+def diff_of_splices(old: str, splices: Sequence[Splice], name: str, *, whole: bool = False) -> Diff:
     """Aligns only the lines that the splices touch, so a large file costs no more than a small one."""
     old_lines = lines_of(old)
     new_lines = lines_of(splice(old, splices))
@@ -82,7 +83,7 @@ def diff_of_splices(old: str, splices: Sequence[Splice], name: str) -> Diff:
             for c in _changes(before, after)
         ]
         shift += len(after) - len(before)
-    return _rendered(old_lines, new_lines, changes, name, name)
+    return _rendered(old_lines, new_lines, changes, name, name, whole=whole)
 
 
 def _touched_regions(splices: Sequence[Splice], ends: list[int]) -> list[tuple[int, int, list[Splice]]]:
@@ -130,15 +131,21 @@ def _changes(old: Sequence[str], new: Sequence[str]) -> list[Change]:
 
 
 def _rendered(
-    old: Sequence[str], new: Sequence[str], changes: Sequence[Change], old_name: str, new_name: str
+    old: Sequence[str],
+    new: Sequence[str],
+    changes: Sequence[Change],
+    old_name: str,
+    new_name: str,
+    *,
+    whole: bool,
 ) -> Diff:
     if not changes:
         return Diff("", 0, 0, 0, False)
     rows = [f"--- {old_name}", f"+++ {new_name}"]
     for hunk in _hunks(changes):
         rows += _hunk_rows(old, new, hunk)
-    shortened = [cut_line(row) for row in rows]
-    rows_that_fit = first_that_fit(shortened[:MAX_LINES], MAX_BYTES)
+    shortened = rows if whole else [cut_line(row) for row in rows]
+    rows_that_fit = rows if whole else first_that_fit(shortened[:MAX_LINES], MAX_BYTES)
     return Diff(
         text=without_surrogates("".join(row + "\n" for row in rows_that_fit)),
         added=sum(c.new_end - c.new_start for c in changes),

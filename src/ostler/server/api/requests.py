@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast, get_args
 
 import msgspec
 from starlette.responses import Response
 
 from ostler.core.questions import OpenQuestion
+from ostler.history.call_preview import CallPreview, marks_in, preview_of, visible
 from ostler.schema.errors import NotFound
 from ostler.schema.facts import Fact
 from ostler.schema.ids import NewId
@@ -160,12 +163,71 @@ class OpenQuestions(msgspec.Struct, frozen=True):
     questions: list[OpenQuestion]
 
 
-@question_operations.add("GET", "/sessions/{session}/questions")
-async def list_questions_of_session(server: ServerState, session: str) -> OpenQuestions:
-    """The open questions of a session and its children
+class ShownCall(CallPreview, frozen=True):
+    """What a call would do, from its files as they are now. Hidden and misleading characters are named, such
+    as `⟨U+202E⟩`, and long runs of spaces are counted."""
 
-    Answer with the request `answer`, in the session that the question names."""
-    return OpenQuestions(await open_questions(server.store, await load_state(server.store, session)))
+    marks: int = 0
+    """How many were named or counted."""
+
+
+class ShownQuestion(OpenQuestion, frozen=True):
+    preview: ShownCall | None = None
+    """What the call that it is about would do."""
+
+
+class ShownQuestions(msgspec.Struct, frozen=True):
+    questions: list[ShownQuestion]
+
+
+@question_operations.add("GET", "/sessions/{session}/questions")
+async def list_questions_of_session(server: ServerState, session: str) -> ShownQuestions:
+    """The open questions of a session and its children, with what their calls would do
+
+    Answer with the request `answer`, in the session that the question names. An answer that is `declined` may
+    have a reason as its `answer`, which the model gets."""
+    questions = await open_questions(server.store, await load_state(server.store, session))
+    return ShownQuestions([await _shown(server, one) for one in questions])
+
+
+async def _shown(server: ServerState, question: OpenQuestion) -> ShownQuestion:
+    fields = {name: getattr(question, name) for name in question.__struct_fields__}
+    details = question.asked.question.details
+    if not details:
+        return ShownQuestion(**fields)
+    cwd = Path((await server.store.summary(question.session)).cwd)
+    preview = await asyncio.to_thread(_preview, details, cwd)
+    return ShownQuestion(**fields, preview=preview)
+
+
+def _preview(details: dict[str, Any], cwd: Path) -> ShownCall | None:
+    """Reads files: not for the event loop."""
+    made = preview_of(details, cwd)
+    if made.is_empty and not made.note:
+        return None
+    return ShownCall(
+        tool=made.tool,
+        path=visible(made.path),
+        target=visible(made.target),
+        command=visible(made.command),
+        diff="\n".join(visible(line, is_file=True) for line in made.diff.split("\n")),
+        hunks=made.hunks,
+        content=visible(made.content, is_file=True),
+        edits=tuple(_visible_values(edit, is_file=True) for edit in made.edits),
+        note=made.note,
+        arguments=_visible_values(made.arguments),
+        marks=marks_in(made),
+    )
+
+
+def _visible_values(values: dict[str, Any], *, is_file: bool = False) -> dict[str, Any]:
+    """Texts inside of lists and objects are spelled as JSON, which a reader sees as one text."""
+    return {
+        visible(name): visible(
+            value if isinstance(value, str) else msgspec.json.encode(value).decode(), is_file=is_file
+        )
+        for name, value in values.items()
+    }
 
 
 @question_operations.add("GET", "/questions")
