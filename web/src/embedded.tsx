@@ -3,7 +3,7 @@
 import { render } from "preact";
 import type { JSX } from "preact";
 import { Agentapi, agentBase } from "./api/agentapi";
-import { ROOT } from "./api/credentials";
+import { ROOT } from "./api/client";
 import { AgentComposer, uploadFiles } from "./components/agent-composer";
 import { AgentBadge, AgentPanes, ViewSwitch } from "./components/agent-panes";
 import { Toasts } from "./components/dialog";

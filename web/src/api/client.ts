@@ -1,6 +1,6 @@
 /** The client of API v1. The token of the page authenticates it. */
 
-import { ROOT, authorizedFetch } from "./credentials";
+import { authorizedFetch, rootUrl } from "./credentials";
 import { type Page, type StreamSource, checked } from "./event-stream";
 import type {
   Command,
@@ -31,6 +31,7 @@ export class ApiError extends Error {
   }
 }
 
+export const ROOT = rootUrl();
 /** The page of an agentapi server is one folder below the server. */
 const isEmbedded = globalThis.document?.querySelector<HTMLMetaElement>("meta[name=ostler-wire]")?.content === "agentapi";
 const API = new URL(isEmbedded ? "../api/v1/" : "api/v1/", ROOT);

@@ -1,16 +1,16 @@
 /** The token of this page, in the storage of its origin: no other port of the host gets it. */
 
 /** The address that the page was served from: the built scripts are one folder below it. */
-export const ROOT = import.meta.env.DEV ? new URL("/", location.href) : new URL(/* @vite-ignore */ "../", import.meta.url);
+export const rootUrl = (): URL => (import.meta.env.DEV ? new URL("/", location.href) : new URL(/* @vite-ignore */ "../", import.meta.url));
 
 /** Servers below other paths of the same origin have their own. */
-const KEY = `ostler.token:${ROOT.pathname}`;
+const key = (): string => `ostler.token:${rootUrl().pathname}`;
 /** Where storage is blocked: until the page is closed. */
 let inMemory = "";
 
 function read(storage: () => Storage): string {
   try {
-    return storage().getItem(KEY) ?? "";
+    return storage().getItem(key()) ?? "";
   } catch {
     return "";
   }
@@ -24,7 +24,7 @@ export function token(): string {
 export function keepToken(token: string, onlyThisTab: boolean): void {
   forgetToken();
   try {
-    (onlyThisTab ? sessionStorage : localStorage).setItem(KEY, token);
+    (onlyThisTab ? sessionStorage : localStorage).setItem(key(), token);
   } catch {
     inMemory = token;
   }
@@ -34,7 +34,7 @@ export function forgetToken(): void {
   inMemory = "";
   for (const storage of [() => sessionStorage, () => localStorage]) {
     try {
-      storage().removeItem(KEY);
+      storage().removeItem(key());
     } catch {
       // Nothing is kept there.
     }
@@ -44,7 +44,7 @@ export function forgetToken(): void {
 /** Calls back when another tab logs in or out. */
 export function onOtherTab(changed: () => void): void {
   addEventListener("storage", (event) => {
-    if (event.key === KEY || event.key === null) changed();
+    if (event.key === key() || event.key === null) changed();
   });
 }
 

@@ -1,7 +1,7 @@
 /** The session in the address of the page. */
 
 import { signal } from "@preact/signals";
-import { ROOT } from "../api/credentials";
+import { ROOT } from "../api/client";
 
 const BASE = ROOT.pathname;
 
