@@ -93,6 +93,8 @@ class Link(msgspec.Struct, frozen=True):
 
 class TokenFile(msgspec.Struct, omit_defaults=True):
     tokens: list[Token] = []
+    cookie_key: str = ""
+    """Unused: earlier versions signed cookies with it."""
     logins: list[Login] = []
     links: list[Link] = []
 
