@@ -163,7 +163,7 @@ class OpenQuestions(msgspec.Struct, frozen=True):
     questions: list[OpenQuestion]
 
 
-class ShownCall(CallPreview, frozen=True):
+class CallView(CallPreview, frozen=True):
     """What a call would do, from its files as they are now. Hidden and misleading characters are named, such
     as `⟨U+202E⟩`, and long runs of spaces are counted."""
 
@@ -171,41 +171,41 @@ class ShownCall(CallPreview, frozen=True):
     """How many were named or counted."""
 
 
-class ShownQuestion(OpenQuestion, frozen=True):
-    preview: ShownCall | None = None
+class QuestionView(OpenQuestion, frozen=True):
+    preview: CallView | None = None
     """What the call that it is about would do."""
 
 
-class ShownQuestions(msgspec.Struct, frozen=True):
-    questions: list[ShownQuestion]
+class QuestionViews(msgspec.Struct, frozen=True):
+    questions: list[QuestionView]
 
 
 @question_operations.add("GET", "/sessions/{session}/questions")
-async def list_questions_of_session(server: ServerState, session: str) -> ShownQuestions:
+async def list_questions_of_session(server: ServerState, session: str) -> QuestionViews:
     """The open questions of a session and its children, with what their calls would do
 
     Answer with the request `answer`, in the session that the question names. An answer that is `declined` may
     have a reason as its `answer`, which the model gets."""
     questions = await open_questions(server.store, await load_state(server.store, session))
-    return ShownQuestions([await _shown(server, one) for one in questions])
+    return QuestionViews([await _view(server, one) for one in questions])
 
 
-async def _shown(server: ServerState, question: OpenQuestion) -> ShownQuestion:
+async def _view(server: ServerState, question: OpenQuestion) -> QuestionView:
     fields = {name: getattr(question, name) for name in question.__struct_fields__}
     details = question.asked.question.details
     if not details:
-        return ShownQuestion(**fields)
+        return QuestionView(**fields)
     cwd = Path((await server.store.summary(question.session)).cwd)
     preview = await asyncio.to_thread(_preview, details, cwd)
-    return ShownQuestion(**fields, preview=preview)
+    return QuestionView(**fields, preview=preview)
 
 
-def _preview(details: dict[str, Any], cwd: Path) -> ShownCall | None:
+def _preview(details: dict[str, Any], cwd: Path) -> CallView | None:
     """Reads files: not for the event loop."""
     made = preview_of(details, cwd)
     if made.is_empty and not made.note:
         return None
-    return ShownCall(
+    return CallView(
         tool=made.tool,
         path=visible(made.path),
         target=visible(made.target),
