@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from ostler.schema.errors import OstlerError
+from ostler.schema.outcomes import Question
 from ostler.schema.text import plural
 from ostler.schema.visible_text import visible_text
 from ostler.tools.diff import diff_of_splices, diff_of_texts
@@ -27,6 +28,8 @@ _ALIGNED = 40
 """Spaces in a line of a file that are counted instead of drawn; comments are aligned with fewer."""
 
 _FILE_TOOLS = ("write", "edit")
+_FOUND = ("diff", "note", "target")
+"""What only the machine with the file knows."""
 
 
 class CallPreview(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -66,13 +69,23 @@ def preview_of(details: dict[str, Any], cwd: Path | None) -> CallPreview:
         return CallPreview(command=str(details.get("command") or ""), diff=diff, hunks=hunks_in(diff))
     path = arguments.get("path")
     if tool in _FILE_TOOLS and isinstance(path, str):
-        return _file_change(tool, path, arguments, diff, cwd)
+        return _file_change(tool, path, arguments, details, cwd)
     command = arguments.get("command") if tool == "bash" else None
     if not isinstance(command, str):
         return CallPreview(tool, diff=diff, hunks=hunks_in(diff), arguments=arguments)
     return CallPreview(
         tool, command=command, diff=diff, hunks=hunks_in(diff), arguments=_without(arguments, "command")
     )
+
+
+def with_preview(question: Question, cwd: Path) -> Question:
+    """The question with the diff of the file as it is now, for a front end on another machine."""
+    if (question.details or {}).get("tool") not in _FILE_TOOLS:
+        return question
+    preview = preview_of(question.details or {}, cwd)
+    details = _without(question.details or {}, *_FOUND)
+    details |= {name: value for name in _FOUND if (value := getattr(preview, name))}
+    return msgspec.structs.replace(question, details=details)
 
 
 def hunks_in(diff: str) -> int:
@@ -130,10 +143,13 @@ def _without(arguments: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if name not in names}
 
 
-def _file_change(tool: str, path: str, arguments: dict[str, Any], diff: str, cwd: Path | None) -> CallPreview:
+def _file_change(
+    tool: str, path: str, arguments: dict[str, Any], details: dict[str, Any], cwd: Path | None
+) -> CallPreview:
     main = arguments.get(MAIN_ARGUMENT[tool])
-    target, note = "", ""
-    if not diff and cwd is not None:
+    diff, note, target = (str(details.get(name) or "") for name in _FOUND)
+    # A stored question may come with any diff: what counts is what the arguments do to the file.
+    if cwd is not None and main is not None:
         diff, note, target = _diff(tool, path, arguments, cwd)
     others = _without(arguments, "path", MAIN_ARGUMENT[tool])
     content, edits = "", ()

@@ -11,7 +11,7 @@ import msgspec
 from starlette.responses import Response
 
 from ostler.core.questions import OpenQuestion
-from ostler.history.call_preview import CallPreview, marks_in, preview_of, visible
+from ostler.history.call_preview import CallPreview, marks_in, preview_of, visible, with_preview
 from ostler.schema.errors import NotFound
 from ostler.schema.facts import Fact
 from ostler.schema.ids import NewId
@@ -184,7 +184,8 @@ class QuestionViews(msgspec.Struct, frozen=True):
 async def list_questions_of_session(server: ServerState, session: str) -> QuestionViews:
     """The open questions of a session and its children, with what their calls would do
 
-    Answer with the request `answer`, in the session that the question names. An answer that is `declined` may
+    Answer with the request `answer`, in the session that the question names. If a call would change a file,
+    `details` of its question has the `diff` of the file as it is now. An answer that is `declined` may
     have a reason as its `answer`, which the model gets."""
     questions = await open_questions(server.store, await load_state(server.store, session))
     return QuestionViews([await _view(server, one) for one in questions])
@@ -197,6 +198,8 @@ async def _view(server: ServerState, question: OpenQuestion) -> QuestionView:
         return QuestionView(**fields)
     cwd = Path((await server.store.summary(question.session)).cwd)
     preview = await asyncio.to_thread(_preview, details, cwd)
+    asked = await asyncio.to_thread(with_preview, question.asked.question, cwd)  # for clients that draw it
+    fields["asked"] = msgspec.structs.replace(question.asked, question=asked)
     return QuestionView(**fields, preview=preview)
 
 
