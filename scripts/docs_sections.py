@@ -43,6 +43,9 @@ from ostler.schema.events import EVENT_TYPES, Event, RunEnded, RunWaiting, Total
 from ostler.schema.facts import Fact, encode_lines
 from ostler.schema.messages import as_content
 from ostler.schema.usage import Usage
+from ostler.server.app import OPERATIONS
+from ostler.server.scopes import REQUESTS, SCOPES
+from ostler.server.tokens import ABOUT_SCOPES
 from ostler.sessions.session import create_session
 from ostler.store.invariants import INVARIANTS, TREE_INVARIANTS
 from ostler.store.memory import MemoryStore
@@ -218,6 +221,23 @@ def permission_table() -> Iterator[str]:
     for kind, words in _KIND_DESCRIPTIONS.items():
         verdicts = {"allow": "run", "ask": "ask", "refuse": "refused"}
         yield row(words, *(verdicts[judge(profile, kind)] for profile in PROFILES))
+
+
+def scope_table() -> Iterator[str]:
+    yield row("scope", "allows")
+    yield row("---", "---")
+    for scope, about in ABOUT_SCOPES.items():
+        yield row(f"`{scope}`", about)
+    yield ""
+    yield row("needs", "routes", "requests to a session")
+    yield row("---", "---", "---")
+    for access in (one for one in ABOUT_SCOPES if one in SCOPES["admin"]):
+        routes = [f"`{one.method} {one.path}`" for one in OPERATIONS if one.access == (access,)]
+        if access == "observe":
+            routes = ["every `GET`", *(one for one in routes if "`GET " not in one)]
+        kinds = [f"`{kind.__struct_config__.tag}`" for kind, needs in REQUESTS.items() if needs == access]
+        if routes or kinds:
+            yield row(f"`{access}`", ", ".join(routes), ", ".join(kinds))
 
 
 def harmless_commands() -> str:
@@ -426,6 +446,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "protected-files": lambda: "\n".join(protected_files()),
     "terminal_commands": lambda: "\n".join(command_table()),
     "themes": lambda: "\n".join(theme_table()),
+    "token-scopes": lambda: "\n".join(scope_table()),
     "tools": lambda: "\n".join(tool_table()),
     "agent-tool": lambda: "\n".join(agent_tool_table()),
     "providers": lambda: "\n".join(provider_table()),

@@ -29,7 +29,7 @@ class ServeProcess:
             assert line, said
             said += line
         self.base_url = listening[1]
-        self.token = TokenStore(home / "tokens.json").new(f"test {process.pid}", "all")
+        self.token = TokenStore(home / "tokens.json").new(f"test {process.pid}", "admin")
 
     @property
     def headers(self) -> dict[str, str]:

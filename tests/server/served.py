@@ -35,7 +35,7 @@ class Served:
         self.work = folder / "work"
         self.work.mkdir(exist_ok=True)
         self.tokens = TokenStore(self.home / "tokens.json")
-        self.token = self.tokens.new("test", "all")
+        self.token = self.tokens.new("test", "admin")
         self.store = SqliteStore(self.home / "ostler.db")
         self.busy, self.go_on = asyncio.Event(), asyncio.Event()
         self.model = ScriptedModel(list(script))

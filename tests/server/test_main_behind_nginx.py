@@ -77,8 +77,18 @@ def test_the_documented_proxy_brings_tls_streams_and_addresses(ostler: Ostler, t
         sni = {"sni_hostname": NAME}
         with httpx2.Client(base_url=base, verify=trusting, headers=named, timeout=PATIENCE) as page:
             login = page.post("login", json={"token": server.token}, extensions=sni)
-            assert login.status_code == 204, login.text
-            assert "secure" in login.headers["set-cookie"].lower()
+            assert login.status_code == 200, login.text
+            cookie = login.headers["set-cookie"]
+            assert cookie.startswith("__Host-")
+            for word in ("secure", "httponly", "samesite=strict", "path=/"):
+                assert word in cookie.lower()
+            # The token of a page counts only together with its cookie, and the cookie never alone.
+            bearer = {"Authorization": f"Bearer {login.json()['token']}"}
+            both = {**bearer, "Cookie": cookie.partition(";")[0]}
+            page.cookies.clear()
+            assert page.get("me", headers=both, extensions=sni).status_code == 200
+            assert page.get("me", headers=bearer, extensions=sni).status_code == 401
+            assert page.get("me", headers={"Cookie": both["Cookie"]}, extensions=sni).status_code == 401
             made = page.post("sessions", json={}, headers=server.headers, extensions=sni)
             assert made.status_code == 201
             path, asked = f"sessions/{made.json()['id']}/events", {"Accept": "text/event-stream"}

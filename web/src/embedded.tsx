@@ -1,4 +1,4 @@
-/** The page of an agentapi server's agent: no token, no sessions. `/chat/embed` has no header, for use in a frame. */
+/** The page of an agentapi server's agent: no sessions, and a token only if the server requires one. `/chat/embed` has no header, for use in a frame. */
 
 import { render } from "preact";
 import type { JSX } from "preact";
@@ -10,10 +10,11 @@ import { Toasts } from "./components/dialog";
 import { fileDropProps } from "./components/file-drop";
 import { Icon } from "./components/icons";
 import { ItemList } from "./components/item-list";
+import { Login } from "./components/login";
 import { Mark, ThemeButton } from "./components/sidebar";
 import { agentName } from "./state/agent-session";
 import { AgentapiSession } from "./state/agentapi-session";
-import { announcement } from "./state/app";
+import { announcement, logInByLink } from "./state/app";
 
 const CONNECTIONS: Record<string, string> = {
   offline: "Not connected. Retrying…",
@@ -21,6 +22,7 @@ const CONNECTIONS: Record<string, string> = {
 };
 
 function Page({ agent, isFramed }: { agent: AgentapiSession; isFramed: boolean }): JSX.Element {
+  if (agent.needsLogin.value) return <Login onLogin={() => { agent.needsLogin.value = false; agent.open(); }} />;
   const connection = CONNECTIONS[agent.connection.value];
   return (
     <>
@@ -55,7 +57,8 @@ function Page({ agent, isFramed }: { agent: AgentapiSession; isFramed: boolean }
   );
 }
 
-export function startEmbedded(root: HTMLElement): void {
+export async function startEmbedded(root: HTMLElement): Promise<void> {
+  await logInByLink();
   const agent = new AgentapiSession(new Agentapi(agentBase(ROOT, location.search)));
   const isFramed = /^embed(\/|$)/.test(location.pathname.slice(ROOT.pathname.length));
   render(<Page agent={agent} isFramed={isFramed} />, root);

@@ -1,6 +1,6 @@
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { afterEach, describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 import { Agentapi, agentBase } from "../src/api/agentapi";
 import { type Connection, EventStream } from "../src/api/event-stream";
 import { KeyQueue } from "../src/api/key-queue";
@@ -14,6 +14,8 @@ import { withLiveMessage } from "../src/transcript/answer-items";
 import { apply } from "../src/transcript/item-builder";
 import { emptyView, visibleItems } from "../src/transcript/session-view";
 import { Log, text } from "./events";
+
+vi.stubGlobal("location", { href: "http://box.example/", origin: "http://box.example" });
 
 const message = (id: number, role: string, content: string): StreamEvent => ({ type: "message_update", id, role, message: content, time: "2026-01-01T00:00:00Z" });
 const status = (now: string): StreamEvent => ({ type: "status_change", status: now, agent_type: "claude" });

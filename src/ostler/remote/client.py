@@ -91,7 +91,7 @@ class Remote:
         self.address = address
         self.host = address.host
         is_plain = address.base.startswith("http://")
-        headers = {"X-Ostler": "1"}  # required with a cookie
+        headers = {"X-Ostler": "1"}  # required after a login
         if token:
             headers["Authorization"] = f"Bearer {token}"
         try:
@@ -109,8 +109,9 @@ class Remote:
         await self._client.aclose()
 
     async def log_in(self) -> None:
-        """Exchanges the code of a link for a cookie."""
-        await self.ask("POST", f"{API}/login", {"token": self.address.code})
+        """Exchanges the code of a link for a token."""
+        login = await self.ask("POST", f"{API}/login", {"token": self.address.code})
+        self._client.headers["Authorization"] = f"Bearer {login['token']}"
 
     async def get(self, path: str, **query: Any) -> Any:
         return await self.ask("GET", path, **query)

@@ -1,25 +1,33 @@
-"""Authenticates requests by token or cookie, and ends open requests when a token is revoked."""
+"""Authenticates requests by token, and ends open requests when a token is revoked.
+
+A page has a token of its own, bound to its origin and kept in the storage of that origin. Cookies are sent to
+every port of a host, so a cookie alone authorises nothing.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ostler.schema.errors import ConfigurationError, OstlerError
+from ostler.schema.errors import ConfigurationError, NotFound, OstlerError
 from ostler.server.middleware import Buckets, address_of
 from ostler.server.problems import Forbidden, NotAllowed, ServerBusy, TooMany, error_response
-from ostler.server.tokens import COOKIE_SECONDS, Access, Principal, TokenStore
+from ostler.server.scopes import Access, require_scope
+from ostler.server.tokens import Login, NewLogin, Principal, TokenStore, is_cookie_of
 
 READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 CSRF_HEADER = "x-ostler"
 """A page of another origin cannot set it without a preflight request."""
+
+Found = TypeVar("Found", Principal, NewLogin)
 
 WRONG_A_MINUTE = 20.0
 """Attempts with a wrong token from one address."""
@@ -34,44 +42,45 @@ class Authenticator:
         self._wrong = Buckets(WRONG_A_MINUTE / 60, WRONG_A_MINUTE)
         self._visits: set[Visit] = set()
 
-    def require(self, request: Request, access: Access) -> Principal | None:
-        """Raises `NotAllowed` or `Forbidden`."""
-        if access == "none":
+    def require(self, request: Request, *accesses: Access) -> Principal | None:
+        """The principal, who may have one of these. Raises `NotAllowed` or `Forbidden`."""
+        if "none" in accesses:
             return None
         principal = self.principal(request)
         if principal is None:
             raise NotAllowed("authenticate with the header `Authorization: Bearer TOKEN`, or log in")
-        if principal.by_cookie:
-            _require_own_page(request)
-        if access == "all" and principal.scope != "all":
-            raise Forbidden("this token may only observe")
+        require_scope(principal, *accesses)
         return principal
 
     def principal(self, request: Request) -> Principal | None:
+        """Raises `Forbidden` for the token of a page that did not come from that page."""
         kind, _, token = request.headers.get("authorization", "").partition(" ")
+        if kind.lower() != "bearer":
+            return None
         try:
-            if kind.lower() == "bearer":
-                return self.checked(request, self.book.of_token(token.strip()))
-            cookie = request.cookies.get(self.book.cookie_name)
-            return self.book.of_cookie(cookie) if cookie else None
+            principal = self.checked(request, self.book.of_token(token.strip()))
         except ConfigurationError:  # its message names a file of the server
             raise ServerBusy("the server cannot read its tokens: `ostler token` there says why") from None
-
-    def checked(self, request: Request, principal: Principal | None) -> Principal | None:
-        """The principal. Raises `TooMany` after too many wrong tokens from one address."""
-        if principal is None and not self._wrong.take(address_of(request.scope)):
-            raise TooMany("too many wrong tokens: wait a minute")
+        if principal is not None and principal.login is not None:
+            _require_own_page(request, principal.login)
         return principal
 
-    def set_cookie(self, request: Request, response: Response, principal: Principal) -> None:
-        response.set_cookie(
-            self.book.cookie_name,
-            self.book.cookie(principal),
-            max_age=COOKIE_SECONDS,
-            httponly=True,
-            samesite="strict",
-            secure=request.url.scheme == "https",
-        )
+    def checked(self, request: Request, found: Found | None) -> Found | None:
+        """What was found. Raises `TooMany` after too many wrong tokens from one address."""
+        if found is None and not self._wrong.take(address_of(request.scope)):
+            raise TooMany("too many wrong tokens: wait a minute")
+        return found
+
+    def log_in(self, request: Request, secret: str) -> NewLogin | None:
+        """A login for the page that sends the request; None for a wrong token or code."""
+        is_secure = request.url.scheme == "https"
+        new = self.book.log_in(secret, origin_of(request), with_cookie=is_secure)
+        return self.checked(request, new)
+
+    def log_out(self, login: Login) -> None:
+        """Revokes a login; its streams end with the next check."""
+        with suppress(NotFound):  # another tab was first
+            self.book.revoke(login.id)
 
     @contextmanager
     def visit(self) -> Iterator[Visit]:
@@ -87,6 +96,7 @@ class Authenticator:
         """Ends the requests of revoked tokens, until it is cancelled."""
         while True:
             await asyncio.sleep(CHECK_INTERVAL)
+            await asyncio.to_thread(self.book.save_uses)
             for visit in [one for one in self._visits if one.principal and not self._knows(one.principal)]:
                 visit.end()
 
@@ -136,68 +146,67 @@ class Visit:
         return received
 
 
-def _require_own_page(request: Request) -> None:
-    """Browsers send cookies with requests of any page: only our own page may use them."""
+def origin_of(request: Request) -> str:
+    """The origin of the page that sends a request. Browsers omit the header where it is the server's own."""
+    host = request.headers.get("host", "")
+    return request.headers.get("origin", "").lower() or f"{request.url.scheme}://{host}".lower()
+
+
+def cookie_name(login: Login) -> str:
+    """With the prefix, browsers accept the cookie only from its host, and only over TLS."""
+    return f"__Host-{login.id}"
+
+
+def set_cookie(response: Response, new: NewLogin) -> None:
+    """Under TLS: the token of the page counts only together with this cookie, which no script can read."""
+    if new.cookie:
+        seconds = (new.login.expires_ms - new.login.created_ms) // 1000
+        response.set_cookie(
+            cookie_name(new.login), new.cookie, seconds, secure=True, httponly=True, samesite="strict"
+        )
+
+
+def _require_own_page(request: Request, login: Login) -> None:
+    """The token of a page counts only in requests of that page."""
     if request.method not in READ_METHODS and not request.headers.get(CSRF_HEADER):
-        raise Forbidden("a request with a cookie must have the header `X-Ostler: 1`")
-    if request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
-        raise Forbidden("pages of another origin must not use the cookie")
+        raise Forbidden("a request with the token of a page must have the header `X-Ostler: 1`")
+    is_own = request.headers.get("sec-fetch-site", "none") in ("same-origin", "none")
+    if not _is_origin_of(request, login) or not (is_own or "origin" in request.headers):
+        raise Forbidden(f"this login is for {login.origin} only: log in here")
+    if not is_cookie_of(login, request.cookies.get(cookie_name(login), "")):
+        raise NotAllowed("the cookie of this login is missing: log in again")
 
 
-CODE = "code"
+def _is_origin_of(request: Request, login: Login) -> bool:
+    if origin := request.headers.get("origin", "").lower():
+        return origin == login.origin
+    return request.headers.get("host", "").lower() == urlsplit(login.origin).netloc
 
 
 class TokenMiddleware:
-    """Requires a token or a cookie; the link `/?code=…` sets the cookie.
+    """Requires a token. Paths below `excluded` have their own access control, and `pages` are files of the
+    page, which asks for a token itself. Reading needs the scope `observe`, everything else `all`."""
 
-    Paths below `excluded` have their own access control. Reading needs a token with the scope `observe`,
-    everything else one with the scope `all`.
-    """
-
-    def __init__(self, app: ASGIApp, auth: Authenticator, excluded: str) -> None:
+    def __init__(self, app: ASGIApp, auth: Authenticator, excluded: str, pages: str) -> None:
         self._app = app
         self._auth = auth
-        self._excluded = excluded
+        self._open = (f"{excluded}/", f"{pages}/")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or f"{scope['path']}/".startswith(f"{self._excluded}/"):
+        is_open = scope["type"] != "http" or f"{scope['path']}/".startswith(self._open) or _is_start(scope)
+        if is_open or scope["method"] == "OPTIONS":  # a preflight request has no token
             await self._app(scope, receive, send)
             return
         with self._auth.visit() as visit:
+            answer: ASGIApp = self._app
             try:
-                answer = self._logged_in(request := Request(scope))
-                if answer is None and scope["method"] != "OPTIONS":  # a preflight request has no token
-                    visit.principal = self._allowed(request)
+                needed: Access = "observe" if scope["method"] in READ_METHODS else "all"
+                visit.principal = self._auth.require(Request(scope), needed)
             except OstlerError as error:
                 answer = error_response(error)
-            await (answer or self._app)(scope, visit.receiving(receive), send)
-
-    def _logged_in(self, request: Request) -> ASGIApp | None:
-        code = request.query_params.get(CODE, "")
-        if request.url.path != "/" or request.method != "GET" or not code:
-            return None
-        principal = self._auth.checked(request, self._auth.book.of_code(code))
-        if principal is None:
-            raise NotAllowed("the link was used or has expired: the server prints a new one when it starts")
-        response = RedirectResponse("./", 303)  # relative, because a proxy may serve this below a path
-        self._auth.set_cookie(request, response, principal)
-        return response
-
-    def _allowed(self, request: Request) -> Principal:
-        principal = self._auth.principal(request)
-        if principal is None:
-            raise NotAllowed("authenticate with the header `Authorization: Bearer TOKEN`")
-        if principal.by_cookie and not _is_own_page(request):
-            raise Forbidden("pages of another origin must not use the cookie")
-        if request.method not in READ_METHODS and principal.scope != "all":
-            raise Forbidden("this token may only observe")
-        return principal
+            await answer(scope, visit.receiving(receive), send)
 
 
-def _is_own_page(request: Request) -> bool:
-    """Browsers send cookies with requests of any page, but say where a request comes from."""
-    if request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
-        return False
-    if request.method in READ_METHODS or request.headers.get(CSRF_HEADER):
-        return True
-    return urlsplit(request.headers.get("origin", "")).netloc == request.headers.get("host")
+def _is_start(scope: Scope) -> bool:
+    """The address that leads to the page."""
+    return scope["path"] == "/" and scope["method"] in ("GET", "HEAD")

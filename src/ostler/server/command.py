@@ -20,6 +20,7 @@ from ostler.app.options import (
     parse_words,
 )
 from ostler.core.lazy import lazy_module, load
+from ostler.permissions.rules import PROFILES, Profile
 from ostler.schema.errors import ConfigurationError, how_to_install
 from ostler.server.agentapi.options import (
     PORT,
@@ -29,7 +30,7 @@ from ostler.server.agentapi.options import (
     port,
     with_plain_switches,
 )
-from ostler.server.tokens import Token, TokenStore
+from ostler.server.tokens import ABOUT_SCOPES, TOKEN_DAYS, Login, Token, TokenScope, TokenStore
 
 if TYPE_CHECKING:
     from ostler.server import app as server_app
@@ -51,6 +52,7 @@ class ServeOptions(RunOptions):
     behind_proxy: list[str]
     allow_host: list[str]
     allow_origin: list[str]
+    max_permissions: Profile | None = None
     openapi: bool = False
     transport: str | None = None
 
@@ -145,6 +147,12 @@ def _add_own_options(parser: Parser) -> None:
         ("--allow-origin", "URL", "allow requests from pages of this origin; repeatable"),
     ):
         own.add_argument(flag, metavar=metavar, action="append", default=[], help=about)
+    own.add_argument(
+        "--max-permissions",
+        choices=PROFILES,
+        help="the highest permission profile that can be chosen on the page or over the API; more needs a "
+        "token with the scope admin (default: that of --permissions, at least edit)",
+    )
     own.add_argument("--openapi", action="store_true", help="print the OpenAPI document and exit")
     add_model_options(parser)
     add_work_options(parser)
@@ -179,11 +187,15 @@ def token_command(arguments: list[str]) -> int:
     match options.command:
         case "new":
             _make(book, options)
+        case "link":
+            print(f"{options.url.rstrip('/')}/#token={book.link_code(options.scope)}")
+            print_stderr("the link works once, for ten minutes")
         case "revoke":
             revoked = book.revoke(options.name)
             if options.json:
                 _print_json(revoked)
-            print_stderr(f"revoked the token {revoked.name}; logins with it have ended")
+            what = "login" if isinstance(revoked, Login) else "token"
+            print_stderr(f"revoked the {what} {revoked.name}; logins with it have ended")
         case _:
             _list(book, as_json=options.json)
     return 0
@@ -204,16 +216,48 @@ def _token_parser() -> Parser:
     commands.add_parser("list", help="list tokens (the default)", parents=[as_json])
     new = commands.add_parser("new", help="create a token and print it", parents=[as_json])
     new.add_argument("name", metavar="NAME", help="what it is for")
+    _add_scope(new, "all")
     new.add_argument(
-        "--scope", choices=("observe", "all"), default="all", help="observe: read-only (default: all)"
+        "--expires",
+        metavar="DAYS",
+        type=_days,
+        default=TOKEN_DAYS,
+        help=f"days until it expires, or never (default: {TOKEN_DAYS})",
     )
+    link = commands.add_parser("link", help="print a link that logs in a browser, once")
+    link.add_argument(
+        "url", metavar="URL", nargs="?", default=f"http://127.0.0.1:{DEFAULT_PORT}/", help=_LINK_URL
+    )
+    _add_scope(link, "admin")
     revoke = commands.add_parser("revoke", help="revoke a token", parents=[as_json])
-    revoke.add_argument("name", metavar="NAME", help="its name or id")
+    revoke.add_argument("name", metavar="NAME", help="its name or id; also the id of a login")
     return parser
 
 
+_LINK_URL = f"the address of the server, as browsers see it (default: http://127.0.0.1:{DEFAULT_PORT}/)"
+
+
+def _add_scope(parser: argparse.ArgumentParser, default: TokenScope) -> None:
+    about = "; ".join(f"{scope}: {text}" for scope, text in ABOUT_SCOPES.items()).replace("`", "")
+    parser.add_argument(
+        "--scope", choices=tuple(ABOUT_SCOPES), default=default, help=f"{about} (default: {default})"
+    )
+
+
+def _days(text: str) -> float:
+    if text == "never":
+        return 0
+    try:
+        days = float(text)
+    except ValueError:
+        days = 0
+    if not 0 < days < 36_500:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a number of days nor never")
+    return days
+
+
 def _make(book: TokenStore, options: argparse.Namespace) -> None:
-    token = book.new(options.name, options.scope)
+    token = book.new(options.name, options.scope, options.expires)
     if options.json:
         new = next(one for one in book.all() if one.name == options.name)
         _print_json(new, token=token)
@@ -222,25 +266,33 @@ def _make(book: TokenStore, options: argparse.Namespace) -> None:
     print_stderr(f"this token is shown only once; `ostler token revoke {options.name}` revokes it")
 
 
-def _print_json(record: Token, **more: str) -> None:
-    fields = {name: value for name, value in msgspec.structs.asdict(record).items() if name != "sha256"}
+def _print_json(record: Token | Login, **more: str) -> None:
+    fields = {name: value for name, value in msgspec.structs.asdict(record).items() if "sha256" not in name}
     print(msgspec.json.encode(fields | more).decode())
 
 
 def _list(book: TokenStore, *, as_json: bool) -> None:
-    tokens = book.all()
+    records: list[Token | Login] = [*book.all(), *book.logins()]
     if as_json:
-        for one in tokens:
+        for one in records:
             _print_json(one)
         return
-    if not tokens:
+    if not records:
         print_stderr(
             "there are no tokens yet: `ostler serve` creates the first one, `ostler token new NAME` others"
         )
         return
-    rows = [
-        (one.name, one.scope, datetime.fromtimestamp(one.created_ms / 1000).isoformat(" ", "minutes"), one.id)
-        for one in tokens
-    ]
-    for line in aligned(rows):
+    for line in aligned([_row(one) for one in records]):
         print(line)
+
+
+def _row(record: Token | Login) -> tuple[str, ...]:
+    """Of a login the name is that of its token, and its origin is listed."""
+    name = f"{record.name}, at {record.origin}" if isinstance(record, Login) else record.name
+    used = f"used {_minute(record.used_ms)}" if record.used_ms else "never used"
+    expires = f"expires {_minute(record.expires_ms)}" if record.expires_ms else "never expires"
+    return name, record.scope, f"created {_minute(record.created_ms)}", used, expires, record.id
+
+
+def _minute(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000).isoformat(" ", "minutes")

@@ -10,6 +10,7 @@ from contextlib import closing, suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 
+import msgspec
 import uvicorn
 from starlette.types import ASGIApp
 
@@ -24,12 +25,14 @@ from ostler.core.harness import Harness, JournalListener
 from ostler.core.journal import Journal
 from ostler.core.model import AbsentModel, Model
 from ostler.models.factory import ModelFactory
+from ostler.permissions.rules import PROFILES, Profile
 from ostler.schema.errors import OstlerError, StoreError, UsageError
 from ostler.schema.events import Warned
 from ostler.server.api.extensions import Switch, WebFrontEnd
 from ostler.server.app import create_app
 from ostler.server.http_server import HttpServer
 from ostler.server.middleware import raise_descriptor_limit
+from ostler.server.profiles import ceiling_of, rank
 from ostler.server.state import ServerState
 from ostler.server.tokens import TokenStore
 
@@ -45,16 +48,28 @@ SERVER_DEFAULTS = {"permissions": "ask", "on_question": "wait"}
 class HarnessFactory:
     """Builds the harness of each folder from the options of `ostler serve` and the folder's settings."""
 
-    def __init__(self, options: ServeOptions, switch: Switch, on_agent: OnStart | None = None) -> None:
-        """`on_agent` is called with each agent of another vendor that a run starts."""
+    def __init__(
+        self,
+        options: ServeOptions,
+        switch: Switch,
+        on_agent: OnStart | None = None,
+        *,
+        ceiling: Profile = PROFILES[-1],
+    ) -> None:
+        """`ceiling` is the highest permission profile of a folder. `on_agent` is called with each agent of
+        another vendor that a run starts."""
         self._options = options
         self._switch = switch
         self._on_agent = on_agent
+        self._ceiling = ceiling
         self._printed: set[str] = set()
         self._recording: set[asyncio.Future[None]] = set()
 
     def settings(self, cwd: Path) -> Settings:
-        return settings_for(self._options, cwd, SERVER_DEFAULTS)
+        """The settings of a folder. Callers choose the folder, so its profile is not above the ceiling."""
+        settings = settings_for(self._options, cwd, SERVER_DEFAULTS)
+        profile = min(settings.permissions, self._ceiling, key=rank)
+        return msgspec.structs.replace(settings, permissions=profile)
 
     async def harness_for(self, cwd: Path) -> Harness:
         """The harness of a folder. Without a model, only calls of the model fail, with the reason."""
@@ -145,11 +160,21 @@ def make_server(
     options: ServeOptions, settings: Settings, cwd: Path, tokens: TokenStore
 ) -> tuple[ServerState, HarnessFactory]:
     """The state of the server, and the factory of its harnesses."""
+    ceiling = ceiling_of(options.max_permissions, settings.permissions)
     harnesses = HarnessFactory(
-        options, lambda *target: server.switch(*target), lambda agent: server.agents.add(agent)
+        options,
+        lambda *target: server.switch(*target),
+        lambda agent: server.agents.add(agent),
+        ceiling=ceiling,
     )
-    store = open_store(settings)
-    server = ServerState(store, harnesses.harness_for, cwd, tokens, settings=harnesses.settings)
+    server = ServerState(
+        open_store(settings),
+        harnesses.harness_for,
+        cwd,
+        tokens,
+        settings=harnesses.settings,
+        max_permissions=ceiling,
+    )
     return server, harnesses
 
 
@@ -180,8 +205,16 @@ def _welcome(tokens: TokenStore, address: Address, port: int) -> None:
         text = first if sys.stderr.isatty() else "not shown, because this is not a terminal"
         print_stderr(f"created a first token ({text}); `ostler token new NAME` creates another")
     print_addresses(address, port)
-    link = f"{url(address, port)}#token={tokens.code()}"
-    print_stderr(f"open {link} in a browser; the link works once, for ten minutes")
+    print_link(tokens, url(address, port))
+
+
+def print_link(tokens: TokenStore, address: str) -> None:
+    """Prints a login link to a terminal. Not into a log, which others may read."""
+    if sys.stderr.isatty():
+        link = f"{address}#token={tokens.link_code()}"
+        print_stderr(f"open {link} in a browser; the link works once, for ten minutes")
+    else:
+        print_stderr(f"open {address} in a browser; `ostler token link {address}` prints a login link")
 
 
 def print_addresses(address: Address, port: int) -> None:

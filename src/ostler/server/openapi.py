@@ -131,14 +131,8 @@ def openapi(operations: Iterable[Operation], prefix: str) -> dict[str, Any]:
                 "token": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "Created by `ostler token`, with the scope `all` or `observe`.",
-                },
-                "cookie": {
-                    "type": "apiKey",
-                    "in": "cookie",
-                    "name": "ostler",
-                    "description": "Set by `login`; its name has something behind it that tells servers "
-                    "apart. With it, whatever is not GET needs the header `X-Ostler: 1`.",
+                    "description": "Created by `ostler token`, with a scope, or by `login` for a page: then "
+                    "whatever is not GET needs the header `X-Ostler: 1`.",
                 },
             },
         },
@@ -204,15 +198,14 @@ def _described(operation: Operation, schema_of: dict[Any, Any]) -> dict[str, Any
     if description:
         described["description"] = " ".join(description.split())
     parameters = [*_path_parameters(operation), *_query_parameters(hints.get("query"))]
-    if operation.method == "POST" and operation.access != "none":
+    if operation.method == "POST" and "none" not in operation.access:
         parameters.append(_KEY)
     if parameters:
         described["parameters"] = parameters
     if body := _body(operation, schema_of):
         described["requestBody"] = body
     described["responses"] = _responses(operation, schema_of)
-    names = [] if operation.access == "none" else [operation.access]
-    described["security"] = [{"token": names}, {"cookie": names}] if names else []
+    described["security"] = [{"token": [one]} for one in operation.access if one != "none"]
     return described
 
 
@@ -238,7 +231,7 @@ def _responses(operation: Operation, schema_of: dict[Any, Any]) -> dict[str, Any
     if operation.method == "GET" and operation.media_type == "application/json":
         responses["304"] = {"description": "Unchanged since `If-None-Match`."}
     problem = {"content": {MEDIA_TYPE: {"schema": schema_of[Problem]}}}
-    if operation.access != "none":
+    if "none" not in operation.access:
         responses["401"] = {"description": "Authentication is missing or invalid.", **problem}
         forbidden = "The token does not allow it, or the origin is not allowed."
         responses["403"] = {"description": forbidden, **problem}

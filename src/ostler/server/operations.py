@@ -28,8 +28,9 @@ from ostler.server.problems import (
     internal_error,
     problem_response,
 )
+from ostler.server.scopes import Access
 from ostler.server.state import ServerState
-from ostler.server.tokens import Access
+from ostler.server.tokens import Principal
 
 MOST_BODY = 10 * 1024 * 1024
 """Bytes of a request that is not an upload."""
@@ -93,14 +94,15 @@ class Operation(msgspec.Struct, frozen=True):
     """A route.
 
     Its function can have these parameters: `server`; the parameters of the path; `query`, a struct for the
-    query string; `body`, a struct for the body; `ids`, which generates ids of what it creates; `request`. It
-    returns data, a `Response` or another ASGI application.
+    query string; `body`, a struct for the body; `ids`, which generates ids of what it creates; `principal`,
+    who sends the request; `request`. It returns data, a `Response` or another ASGI application.
     """
 
     method: str
     path: str
     handler: Handler
-    access: Access
+    access: tuple[Access, ...]
+    """A token needs one of these."""
     tag: str
     status: int
     media_type: str
@@ -137,7 +139,7 @@ class Operations(list[Operation]):
         path: str,
         *,
         status: int = 200,
-        access: Access | None = None,
+        access: Access | tuple[Access, ...] = (),
         media_type: str = "application/json",
         answers: Any = None,
         most_body: int = MOST_BODY,
@@ -149,7 +151,8 @@ class Operations(list[Operation]):
         for a function that returns a response."""
 
         def declare(handler: Handler) -> Handler:
-            needs: Access = access or ("observe" if method == "GET" else "all")
+            needs = (access,) if isinstance(access, str) else access
+            needs = needs or ("observe" if method == "GET" else "all",)
             kind = answers or get_type_hints(handler, include_extras=True)["return"]
             base = Operation(method, path, handler, needs, self._tag, status, media_type, kind, most_body)
             self.append(msgspec.structs.replace(base, consumes=consumes, also=also, also_as=also_as))
@@ -189,24 +192,25 @@ class Endpoint:
 
     async def _answer(self, scope: Scope, receive: Receive, visit: Visit) -> ASGIApp:
         request = Request(scope)
-        principal = visit.principal = self._server.auth.require(request, self._operation.access)
+        principal = visit.principal = self._server.auth.require(request, *self._operation.access)
         counted = limited(receive, request.headers, self._operation.most_body)
         if (key := keyed(request, principal, counted)) is None:
-            answer = await self._call(Request(scope, counted), new_id)
+            answer = await self._call(Request(scope, counted), new_id, principal)
             return with_etag(request, answer) if isinstance(answer, Response) else answer
 
         async def work() -> Response:
-            answer = await self._call(Request(scope, key.receive), key.new_id)
+            answer = await self._call(Request(scope, key.receive), key.new_id, principal)
             assert isinstance(answer, Response)
             return answer
 
         return await self._server.answers.once(key, work)
 
-    async def _call(self, request: Request, ids: NewId) -> ASGIApp:
-        result = await self._operation.handler(**await self._bound(request, ids))
+    async def _call(self, request: Request, ids: NewId, principal: Principal | None) -> ASGIApp:
+        bound = await self._bound(request, {"ids": ids, "principal": principal})
+        result = await self._operation.handler(**bound)
         return result if callable(result) else json_response(result, self._operation.status)
 
-    async def _bound(self, request: Request, ids: NewId) -> dict[str, Any]:
+    async def _bound(self, request: Request, given: dict[str, Any]) -> dict[str, Any]:
         bound: dict[str, Any] = {name: request.path_params[name] for name in self._path_parameters}
         if kind := self._types.get("query"):
             bound["query"] = _converted(dict(request.query_params), kind)
@@ -215,11 +219,11 @@ class Endpoint:
             bound["body"] = _decoded(await request.body(), kind)
         elif self._operation.consumes:
             _require_media_type(request, self._operation.consumes)
-        values = {"server": self._server, "request": request, "ids": ids}
+        values = {"server": self._server, "request": request, **given}
         return bound | {name: value for name, value in values.items() if name in self._types}
 
 
-_BOUND = frozenset({"server", "query", "body", "request", "ids", "return"})
+_BOUND = frozenset({"server", "query", "body", "request", "ids", "principal", "return"})
 
 
 def _report(error: Exception) -> None:

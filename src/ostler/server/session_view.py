@@ -17,6 +17,7 @@ from ostler.schema.events import Audited, RunStarted, TodoItem, WaitReason
 from ostler.schema.facts import Fact
 from ostler.schema.requests import Continue, Prompt, Steer
 from ostler.server.agent_registry import AgentRegistry
+from ostler.server.profiles import SessionProfiles
 from ostler.sessions.run_tree import current_status, open_questions
 from ostler.sessions.session import Session
 
@@ -106,6 +107,8 @@ class SessionView(SessionSummary, frozen=True, kw_only=True):
     model: str
     """The model that is set or was called last; empty before the first run."""
     reasoning: str
+    permissions: str
+    """The permission profile of its next run; empty if another process drives it."""
     leaf: int
     """The current entry, which the next one follows."""
     run: OpenRun | None
@@ -127,7 +130,7 @@ class SessionView(SessionSummary, frozen=True, kw_only=True):
 
 
 async def view_session(
-    store: Store, session: str, driven: Session | None, agents: AgentRegistry
+    store: Store, session: str, driven: Session | None, agents: AgentRegistry, profiles: SessionProfiles
 ) -> SessionView:
     """Raises `NotFound`. `driven` is the session itself, where it is open here."""
     summary = await current_status(store, await store.summary(session))
@@ -144,6 +147,7 @@ async def view_session(
         agent=await agent_of(store, agents, summary),
         model=model,
         reasoning=state.settings.reasoning,
+        permissions=_profile(state, driven, is_elsewhere=holder is not None, profiles=profiles),
         leaf=state.leaf,
         run=_run(state, summary),
         held=state.held,
@@ -168,6 +172,14 @@ def _run(state: SessionState, summary: SessionSummary) -> OpenRun | None:
         status = "cut"
     model, children = run.started.model, run.open_children()
     return OpenRun(run.id, status, run.time_ms, model, run.steps, reason, children)
+
+
+def _profile(
+    state: SessionState, driven: Session | None, *, is_elsewhere: bool, profiles: SessionProfiles
+) -> str:
+    if driven is not None:
+        return driven.harness.permission_profile
+    return "" if is_elsewhere or state.driver != "agent" else profiles.of_session(state)
 
 
 def _model(facts: list[Fact], state: SessionState, driven: Session | None) -> str:

@@ -7,6 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -20,6 +21,7 @@ from ostler.core.journal import Journal, World
 from ostler.core.store import Store
 from ostler.extensions.idle_host import active_host
 from ostler.history.audit import audit_to, configured_sinks
+from ostler.permissions.rules import Profile
 from ostler.schema.errors import NotFound, OstlerError
 from ostler.schema.facts import Fact
 from ostler.schema.ids import new_id
@@ -29,6 +31,7 @@ from ostler.server.agent_registry import AgentRegistry
 from ostler.server.auth import Authenticator
 from ostler.server.idempotency import IdempotencyStore
 from ostler.server.problems import Forbidden
+from ostler.server.profiles import AT_LEAST, SessionProfiles
 from ostler.server.streams import (
     TerminalStreams,
     as_caught_up_of_all,
@@ -176,8 +179,10 @@ class ServerState:
         tokens: TokenStore,
         *,
         settings: Callable[[Path], Settings] = lambda cwd: load_settings(cwd, {}).settings,
+        max_permissions: Profile = AT_LEAST,
     ) -> None:
-        """`settings` returns the settings of a folder."""
+        """`settings` returns the settings of a folder. `max_permissions` is the highest permission profile
+        that a token below the scope `admin` can choose."""
         self.store = store
         self.settings = settings
         self.auth = Authenticator(tokens)
@@ -194,6 +199,7 @@ class ServerState:
             store, self._open, keep_open=KEPT_OPEN, is_wanted=self._is_followed, on_bare_journal=self._audit
         )
         self.abandoned_requests = AbandonedRequests(self.supervisor)
+        self.profiles = SessionProfiles(self.supervisor, settings, max_permissions)
         self.agents = AgentRegistry(store, self._open_agent)
         self.terminal_streams = TerminalStreams()
         self.folders = FolderHarnesses(store, self.supervisor, equip, cwd)
@@ -203,7 +209,8 @@ class ServerState:
 
     async def _open(self, cwd: Path) -> Harness:
         harness = await self._equip(cwd)
-        harness.listeners = [*harness.listeners, JournalListener(self.streams.attach)]
+        profile = JournalListener(partial(self.profiles.apply, harness))
+        harness.listeners = [*harness.listeners, JournalListener(self.streams.attach), profile]
         return harness
 
     async def switch(self, cwd: Path, session: str, prompt: str) -> str:
@@ -281,6 +288,7 @@ class ServerState:
         self.close_streams()
         for task in self._tasks:
             task.cancel()
+        await asyncio.to_thread(self.auth.book.save_uses)
         self.abandoned_requests.close()
         await asyncio.gather(self.supervisor.close("the server is shutting down"), self.agents.close())
         await self.folders.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import httpx2
 import pytest
 
 from ostler.server.tokens import TokenStore
@@ -35,7 +34,9 @@ def test_other_machines_need_a_token(ostler: Ostler) -> None:
     everything, looking = book.new("all", "all"), book.new("looking", "observe")
     with serving_agent(ostler, *EVERYWHERE, agent=scripted(ostler, [GREETING])) as served:
         assert "plain HTTP" in served.said
-        for path in ("/status", "/", "/chat/embed", "/openapi.json", "/internal/terminal", "/events"):
+        assert served.http.get("/", follow_redirects=False).headers["location"] == "/chat/embed"
+        assert served.http.get("/chat/embed").status_code == 200  # the page asks for a token itself
+        for path in ("/status", "/chats", "/docs", "/openapi.json", "/internal/terminal", "/events"):
             refused = served.http.get(path, follow_redirects=False)
             assert refused.status_code == 401
             assert refused.headers["content-type"] == "application/problem+json"
@@ -55,21 +56,26 @@ def test_other_machines_need_a_token(ostler: Ostler) -> None:
             assert list(lines)  # until its end, which comes
 
 
-def test_the_link_logs_a_browser_in_once(ostler: Ostler) -> None:
+def test_a_link_logs_a_browser_in_once_and_a_cookie_alone_is_nothing(ostler: Ostler) -> None:
     TokenStore(ostler.home / "tokens.json").new("all", "all")
     with serving_agent(ostler, *EVERYWHERE, agent=scripted(ostler, [GREETING])) as served:
-        opened = served.http.get(f"/{served.query.partition(';')[0]}")
-        assert (opened.status_code, opened.headers["location"]) == (303, "./")
-        assert "httponly" in opened.headers["set-cookie"].lower()
-        assert served.http.get("/status").status_code == 200
-        own = str(served.http.base_url).rstrip("/")
-        assert press(served, Origin=own) == 200
-        assert press(served, X_Ostler="1") == 200
-        assert press(served, Origin="http://evil.example") == 403
-        assert press(served) == 403
-        assert press(served, Origin=own, Sec_Fetch_Site="same-site") == 403
-        with httpx2.Client(base_url=served.url) as another:
-            assert another.get(f"/{served.query}").status_code == 401
+        assert "token=" not in served.said
+        code = ostler("token", "link", served.url).out.strip().partition("#token=")[2]
+        own = {"Origin": served.url.rstrip("/")}
+        login = served.http.post("/api/v1/login", json={"token": code}, headers=own)
+        page = bearer(login.json()["token"])
+        assert served.http.get("/status").status_code == 401
+        assert served.http.get("/status", headers=page).status_code == 200
+        changes = {**page, **own, "X-Ostler": "1"}
+        assert press(served, **changes) == 200
+        assert press(served, **page) == 403
+        assert press(served, **{**changes, "Origin": "http://evil.example"}) == 403
+        assert press(served, **{**page, "X-Ostler": "1", "Sec-Fetch-Site": "same-site"}) == 403
+        again = served.http.post("/api/v1/login", json={"token": code}, headers=own)
+        assert again.status_code == 401
+        assert served.http.post("/api/v1/logout", headers=changes).status_code == 204
+        assert served.http.get("/status", headers=page).status_code == 401
+        assert served.http.get(f"/?code={code}", follow_redirects=False).status_code == 307
 
 
 def test_unauthenticated_access_can_be_allowed(ostler: Ostler) -> None:

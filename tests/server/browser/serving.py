@@ -72,9 +72,10 @@ class Served:
             assert line, f"the server ended: {said}"
             said += line
         if not self.token:  # the first one is shown on a terminal only
-            self.token = TokenStore(self.ostler.home / "tokens.json").new("tests", "all")
-        self.link = re.search(r"open (\S+) in a browser", said)[1]  # type: ignore[index]
-        self.port = int(re.search(r":(\d+)/#", self.link)[1])  # type: ignore[index]
+            self.token = TokenStore(self.ostler.home / "tokens.json").new("tests", "admin")
+        self.port = int(re.search(r"open \S+:(\d+)/ in a browser", said)[1])  # type: ignore[index]
+        code = TokenStore(self.ostler.home / "tokens.json").link_code()
+        self.link = f"{self.address}/#token={code}"
 
     def kill(self) -> None:
         assert self.process is not None

@@ -101,8 +101,21 @@ class Visitor:
         self.message.press("Enter")
 
     def choose(self, name: str) -> None:
-        """Answers what is asked."""
-        self.question.get_by_role("button", name=name).click()
+        """Answers what is asked: selects, and confirms what needs that."""
+        self.see_question()
+        radios = self.question.get_by_role("radio")
+        if not radios.count():
+            self.question.get_by_role("button", name=name).click()
+            return
+        if name.startswith("Always"):
+            self.question.get_by_role("radio", name="Remember…").click()
+            self.question.get_by_role("button", name="Show what is remembered").click()
+        self.question.get_by_role("radio", name=name).click()
+        self.question.get_by_role("button", name=f"Confirm: {name}").click()
+
+    def see_question(self) -> None:
+        """Waits until keys and clicks count."""
+        expect(self.question).to_have_attribute("aria-busy", "false")
 
     def see_end(self, status: str = "Done") -> None:
         expect(self.conversation.get_by_text(re.compile(f"^{status}( ·|$)")).last).to_be_visible()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -171,9 +172,9 @@ def test_the_printed_login_link_works_once(attach: Attach, serve: Serve, ostler:
     assert process.stderr is not None
     try:
         values = ""
-        while "#token=" not in values:
+        while not (address := re.search(r"open (http://\S+/) in a browser", values)):
             values += process.stderr.readline().decode()
-        link = next(word for word in values.split() if "#token=" in word)
+        link = ostler("token", "link", address[1]).out.strip()
         terminal = attach(link)
         terminal.wait_for("continues when you leave")
         send_line(terminal, "hello")

@@ -1,5 +1,6 @@
-/** The client of an agentapi server: one agent, no sessions, no token. */
+/** The client of an agentapi server: one agent, no sessions; a token only if the server requires one. */
 
+import { authorizedFetch } from "./credentials";
 import { type Page, type StreamSource, checked } from "./event-stream";
 import type { StreamEvent } from "./types";
 
@@ -54,7 +55,7 @@ export class Agentapi {
   private async post<T>(path: string, init: RequestInit): Promise<T> {
     let response: Response;
     try {
-      response = await fetch(this.url(path), { method: "POST", ...init });
+      response = await authorizedFetch(this.url(path), { method: "POST", ...init });
     } catch {
       throw new Error("The server cannot be reached.");
     }
@@ -73,7 +74,7 @@ export class Agentapi {
   }
 
   private async get<T>(path: string, signal?: AbortSignal): Promise<T> {
-    return (await checked(await fetch(this.url(path), { cache: "no-store", ...(signal && { signal }) })).json()) as T;
+    return (await checked(await authorizedFetch(this.url(path), { cache: "no-store", ...(signal && { signal }) })).json()) as T;
   }
 
   status(signal?: AbortSignal): Promise<AgentStatus> {
@@ -81,7 +82,7 @@ export class Agentapi {
   }
 
   stream(path: string, signal: AbortSignal): Promise<Response> {
-    return fetch(this.url(path), { headers: { Accept: "text/event-stream" }, signal, cache: "no-store" });
+    return authorizedFetch(this.url(path), { headers: { Accept: "text/event-stream" }, signal, cache: "no-store" });
   }
 
   /** Messages and status. Each stream and each poll starts from the first message. */

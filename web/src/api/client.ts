@@ -1,5 +1,6 @@
-/** The client of API v1. A cookie authenticates it; the `X-Ostler` header proves that this page sent the request. */
+/** The client of API v1. The token of the page authenticates it. */
 
+import { authorizedFetch, rootUrl } from "./credentials";
 import { type Page, type StreamSource, checked } from "./event-stream";
 import type {
   Command,
@@ -30,9 +31,10 @@ export class ApiError extends Error {
   }
 }
 
-/** The address that the page was served from: the built scripts are one folder below it. */
-export const ROOT = import.meta.env.DEV ? new URL("/", location.href) : new URL(/* @vite-ignore */ "../", import.meta.url);
-const API = new URL("api/v1/", ROOT);
+export const ROOT = rootUrl();
+/** The page of an agentapi server is one folder below the server. */
+const isEmbedded = globalThis.document?.querySelector<HTMLMetaElement>("meta[name=ostler-wire]")?.content === "agentapi";
+const API = new URL(isEmbedded ? "../api/v1/" : "api/v1/", ROOT);
 
 export function apiUrl(path: string): string {
   return new URL(path, API).href;
@@ -55,11 +57,10 @@ const newIdempotencyKey = (): string =>
 export async function send(path: string, init: RequestInit = {}): Promise<Response> {
   const headers = new Headers(init.headers);
   const method = init.method ?? "GET";
-  if (method !== "GET") headers.set("X-Ostler", "1");
   if (method === "POST" && !headers.has("Idempotency-Key")) headers.set("Idempotency-Key", newIdempotencyKey());
   let response: Response;
   try {
-    response = await fetch(apiUrl(path), { ...init, headers, credentials: "same-origin" });
+    response = await authorizedFetch(apiUrl(path), { ...init, headers });
   } catch (error) {
     if (init.signal?.aborted) throw error;
     throw new ApiError(0, "offline", "The server cannot be reached.");
@@ -87,12 +88,15 @@ const query = (values: Record<string, string | number>): string => {
 
 export const api = {
   me: () => get<Me>("me"),
-  login: (token: string) => post<unknown>("login", { token }),
+  login: (token: string) => post<{ token: string }>("login", { token }),
+  logout: () => send("logout", { method: "POST" }),
   sessions: (q = "", before = "", limit = 60) =>
     get<{ sessions: SessionSummary[]; next: string }>(`sessions${query({ q, before, limit })}`),
   search: (q: string) => get<{ hits: SearchHit[] }>(`sessions/search${query({ q, limit: 30 })}`),
-  create: (body: { cwd?: string; title?: string; model?: string; agent?: { command: string[] } }) => post<{ id: string }>("sessions", body),
+  create: (body: { cwd?: string; title?: string; model?: string; permissions?: string; agent?: { command: string[] } }) => post<{ id: string }>("sessions", body),
   session: (id: string) => get<SessionDetails>(sessionPath(id)),
+  setPermissions: (id: string, profile: string) =>
+    send(sessionPath(id, "/permissions"), { method: "PUT", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ profile }) }),
   delete: (id: string) => send(sessionPath(id), { method: "DELETE" }),
   restartAgent: (id: string, command: string[] | null) => post<unknown>(sessionPath(id, "/agent"), command ? { agent: { command } } : {}),
   stopAgent: (id: string) => send(sessionPath(id, "/agent"), { method: "DELETE" }),
@@ -132,15 +136,15 @@ export const api = {
     const response = await send(`sessions/import${query({ cwd })}`, { method: "POST", headers, body: file });
     return (await response.json()) as SessionSummary;
   },
-  blobUrl: (id: string, blob: string) => apiUrl(sessionPath(id, `/blobs/${encodeURIComponent(blob)}`)),
-  exportUrl: (id: string, format: string) => apiUrl(sessionPath(id, `/export?format=${format}`)),
+  blob: (id: string, blob: string) => send(sessionPath(id, `/blobs/${encodeURIComponent(blob)}`)),
+  export: (id: string, format: string) => send(sessionPath(id, `/export?format=${format}`)),
 };
 
 /** The live bytes of an agent's terminal. */
 export function terminalSource(id: string): StreamSource {
   const headers = { Accept: "text/event-stream" };
   return {
-    stream: (_, signal) => fetch(apiUrl(sessionPath(id, "/terminal")), { headers, signal, credentials: "same-origin", cache: "no-store" }),
+    stream: (_, signal) => authorizedFetch(apiUrl(sessionPath(id, "/terminal")), { headers, signal, cache: "no-store" }),
   };
 }
 
@@ -159,7 +163,7 @@ const WAIT = 25;
 export function sessionSource(session: string): StreamSource {
   const path = sessionPath(session, "/events");
   const fetchEvents = (query: string, headers: Record<string, string>, signal: AbortSignal): Promise<Response> =>
-    fetch(apiUrl(`${path}?${query}`), { headers, signal, credentials: "same-origin", cache: "no-store" });
+    authorizedFetch(apiUrl(`${path}?${query}`), { headers, signal, cache: "no-store" });
   return {
     stream: (after, signal) => {
       const headers: Record<string, string> = { Accept: "text/event-stream" };

@@ -84,6 +84,7 @@ export interface Schema {
   oneOf?: Schema[];
   anyOf?: Schema[];
   format?: string;
+  writeOnly?: boolean;
   minimum?: number;
   maximum?: number;
   minLength?: number;
@@ -141,6 +142,25 @@ export interface OpenQuestion {
   asked: { id: string; question: Question; call?: string; asked_by?: string };
   /** The child that asks; empty for the session itself. */
   agent?: string;
+  preview?: CallPreview | null;
+}
+/** What a call would do, from its files as they are now. Characters that could deceive are named: `⟨U+202E⟩`. */
+export interface CallPreview {
+  tool?: string;
+  path?: string;
+  /** Where the path leads, if that is elsewhere. */
+  target?: string;
+  command?: string;
+  /** A unified diff, with all hunks. */
+  diff?: string;
+  hunks?: number;
+  /** The content of a file, and the edits, where there is no diff. */
+  content?: string;
+  edits?: Record<string, unknown>[];
+  note?: string;
+  arguments?: Record<string, unknown>;
+  /** How many characters were named. */
+  marks?: number;
 }
 export interface WaitingRequest {
   id: string;
@@ -163,6 +183,8 @@ export interface AgentInfo {
 export interface SessionDetails extends SessionSummary {
   model?: string;
   reasoning?: string;
+  /** The permission profile; empty if another process has the session open. */
+  permissions?: string;
   run?: { id: string; status: "running" | "waiting" | "cut"; children?: string[] } | null;
   held?: boolean;
   /** The process that has the session open. */
@@ -172,12 +194,15 @@ export interface SessionDetails extends SessionSummary {
   context?: { used?: number; window?: number };
 }
 export interface Me {
-  scope: "all" | "observe";
+  scope: "observe" | "prompt" | "approve" | "all" | "admin";
   version: string;
   cwd?: string;
   /** Empty if no model is available. */
   model?: string;
   notice?: string;
+  /** The permission profile of a new session, and the highest one that can be chosen. */
+  permissions?: string;
+  max_permissions?: string;
 }
 export interface SetupCheck {
   name: string;

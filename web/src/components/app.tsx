@@ -3,7 +3,7 @@
 import { effect, signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
-import { access, announcement, canAct, drawerOpen, me, overlay, panel } from "../state/app";
+import { access, announcement, canAct, drawerOpen, logOut, me, overlay, panel, refresh } from "../state/app";
 import { attach } from "../state/attachments";
 import { OpenSession, current, isDriven } from "../state/open-session";
 import { sessionId } from "../state/route";
@@ -57,6 +57,9 @@ function Welcome(): JSX.Element {
         </button>
         <button type="button" class="quiet" onClick={() => { overlay.value = "usage"; }}>
           Usage of all sessions
+        </button>
+        <button type="button" class="quiet" onClick={() => void logOut()}>
+          Log out
         </button>
         <NoModel cwd="" />
         <p class="small-print">
@@ -124,7 +127,7 @@ export function App(): JSX.Element {
   useEffect(() => {
     document.body.classList.toggle("drawer-open", drawerOpen.value);
   }, [drawerOpen.value]);
-  if (access.value === "login") return <Login />;
+  if (access.value === "login") return <Login onLogin={refresh} />;
   if (access.value !== "granted") {
     return (
       <main class="login">

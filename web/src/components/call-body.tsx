@@ -4,6 +4,7 @@ import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import { api } from "../api/client";
 import type { TodoItem } from "../api/types";
+import { show } from "../state/downloads";
 import { type DiffLine, editDiff, parseUnifiedDiff } from "../text/diff";
 import { detailArguments } from "../text/format";
 import { fileSize } from "../text/format";
@@ -134,9 +135,9 @@ export function CallBody(body: Body): JSX.Element {
         {item.allowedBy && !item.answerText && !item.allowedBy.startsWith("profile") && <span>{item.allowedBy}</span>}
         {result?.repeats ? <span>cached result</span> : null}
         {result?.output && (
-          <a href={api.blobUrl(session, result.output.id)} target="_blank" rel="noopener">
+          <button type="button" class="quiet link" onClick={() => show(() => api.blob(session, result.output!.id))}>
             Full output ({fileSize(result.output.size)})
-          </a>
+          </button>
         )}
       </p>
     </>

@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { canAct, drawerOpen, nextTheme, overlay, panel } from "../state/app";
+import { canAct, drawerOpen, logOut, nextTheme, overlay, panel } from "../state/app";
 import { current, isDriven } from "../state/open-session";
 import { openSession } from "../state/route";
 import { sessions } from "../state/session-list";
@@ -23,6 +23,7 @@ function actions(): Action[] {
   list.push({ name: "Usage of all sessions", hint: "u", act: () => { overlay.value = "usage"; } });
   if (canAct()) list.push({ name: "Import a session", hint: "", act: () => importSession(session?.view.value.cwd ?? "") });
   if (canAct()) list.unshift({ name: "New session", hint: "n", act: () => { overlay.value = "new"; } });
+  list.push({ name: "Log out", hint: "", act: () => void logOut() });
   const isOurs = session !== null && !isDriven(session);
   if (isOurs) {
     list.push({ name: "Branches", hint: "b", act: () => { panel.value = "tree"; } });

@@ -4,7 +4,8 @@ import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { api } from "../api/client";
 import type { Connection } from "../api/event-stream";
-import { type Panel, attempt, canAct, drawerOpen, overlay, panel } from "../state/app";
+import { type Panel, attempt, canAct, drawerOpen, logOut, overlay, panel } from "../state/app";
+import { save } from "../state/downloads";
 import { type OpenSession, isDriven } from "../state/open-session";
 import { openSession } from "../state/route";
 import { dollars, firstLine, knownCost, shortPath, shortTokens, totalTokens } from "../text/format";
@@ -77,11 +78,7 @@ function More({ session }: { session: OpenSession }): JSX.Element {
       <Icon name={icon} size={16} /> {label}
     </button>
   );
-  const link = (label: string, format: string): JSX.Element => (
-    <a role="menuitem" href={api.exportUrl(session.id, format)} download onClick={() => setOpen(false)}>
-      <Icon name="download" size={16} /> {label}
-    </a>
-  );
+  const link = (label: string, format: string): JSX.Element => item(label, "download", () => save(() => api.export(session.id, format)));
   const isOurs = !isDriven(session);
   const canEnd = session.details.value?.agent?.transport;
   const parent = session.view.value.childOf || session.view.value.forkedFrom;
@@ -105,6 +102,7 @@ function More({ session }: { session: OpenSession }): JSX.Element {
           {link("Save as HTML", "html")}
           {link("Save as JSONL", "jsonl")}
           {canAct() && canEnd && item("Stop the agent", "stop", () => void attempt(() => api.stopAgent(session.id)))}
+          {item("Log out", "close", () => void logOut())}
           {item("Keyboard shortcuts", "help", () => { overlay.value = "help"; })}
           {canAct() && item("Delete", "trash", () => { overlay.value = "delete"; })}
         </div>

@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { api } from "../api/client";
-import { attempt, me, overlay, store, stored, toast } from "../state/app";
+import { allowedProfiles, attempt, me, overlay, store, stored, toast } from "../state/app";
 import { findEmptySession, rememberEmptySession } from "../state/empty-session";
 import { type OpenSession, current } from "../state/open-session";
 import { focusComposer } from "../state/prompt-draft";
@@ -22,15 +22,16 @@ const close = (): void => {
 };
 
 /** Creates a session in a folder, for another vendor's agent if there is a command. */
-export async function createSession(cwd: string, command: string): Promise<void> {
+export async function createSession(cwd: string, command: string, permissions = ""): Promise<void> {
   const dialog = overlay.value;
   const words = splitCommandLine(command);
-  const empty = words.length ? "" : await findEmptySession(cwd);
-  const id = empty || (await attempt(() => api.create({ ...(cwd && { cwd }), ...(words.length && { agent: { command: words } }) })))?.id;
+  const empty = words.length || permissions ? "" : await findEmptySession(cwd);
+  const wanted = words.length ? { agent: { command: words } } : permissions ? { permissions } : {};
+  const id = empty || (await attempt(() => api.create({ ...(cwd && { cwd }), ...wanted })))?.id;
   if (!id) return;
   store("cwd", cwd);
   if (words.length) store("agent-command", command);
-  else rememberEmptySession(cwd, id);
+  else if (!permissions) rememberEmptySession(cwd, id);
   if (overlay.value === dialog) close();
   void refreshList();
   openSession(id);
@@ -42,11 +43,12 @@ const COMMANDS = ["claude", "codex", "gemini", "opencode", "aider", "goose", "co
 function NewSession(): JSX.Element {
   const [cwd, setCwd] = useState(current.value?.view.value.cwd || stored("cwd", "") || me.value?.cwd || "");
   const [command, setCommand] = useState("");
+  const [permissions, setPermissions] = useState("");
   const commands = [...new Set([stored("agent-command", ""), ...COMMANDS])].filter(Boolean);
   const folders = [...new Set([me.value?.cwd ?? "", ...sessions.value.map((session) => session.cwd)])].filter(Boolean).slice(0, 8);
   return (
     <Dialog title="New session" onClose={close}>
-      <form onSubmit={(event) => { event.preventDefault(); void createSession(cwd.trim(), command); }}>
+      <form onSubmit={(event) => { event.preventDefault(); void createSession(cwd.trim(), command, permissions); }}>
         <label for="new-cwd">Working directory</label>
         <input id="new-cwd" type="text" value={cwd} autofocus spellcheck={false} autocomplete="off" onInput={(event) => setCwd(event.currentTarget.value)} />
         {folders.length > 0 && (
@@ -60,6 +62,15 @@ function NewSession(): JSX.Element {
             ))}
           </ul>
         )}
+        <label for="new-permissions">Permissions</label>
+        <select id="new-permissions" value={permissions} onChange={(event) => setPermissions(event.currentTarget.value)}>
+          <option value="">As configured{me.value?.cwd === cwd.trim() && me.value.permissions ? `: ${me.value.permissions}` : ""}</option>
+          {allowedProfiles().map((profile) => (
+            <option key={profile} value={profile}>
+              {profile}
+            </option>
+          ))}
+        </select>
         <details class="another-agent">
           <summary>Another vendor's agent</summary>
           <label for="new-agent">Start command</label>
@@ -146,7 +157,7 @@ export const KEYS: [string, string][] = [
   ["@", "mention a file"],
   ["↑", "previous prompt, in an empty composer"],
   ["Esc Esc", "stop the run"],
-  ["y  n  1–9", "answer a question; s, p, u: always allow in the session, the project, all projects"],
+  ["Alt+Q", "move to the question; ↑ ↓, 1–9 or its letter selects an answer, Enter confirms it, text denies with a reason"],
   ["Ctrl K", "command palette"],
   ["n", "new session"],
   ["s", "search sessions and messages"],

@@ -3,36 +3,38 @@
 import type { JSX } from "preact";
 import { useId, useMemo, useState } from "preact/hooks";
 import type { OpenQuestion } from "../api/types";
-import { canAct } from "../state/app";
+import { canAnswer } from "../state/app";
 import type { OpenSession } from "../state/open-session";
 import { type Field, formAnswer, formFields } from "../text/form-fields";
 
 export interface QuestionProperties {
   question: OpenQuestion;
   session: OpenSession;
+  /** Whether the question has been seen for long enough to be answered. */
+  isSettled: () => boolean;
 }
 
-function Actions({ question, session }: QuestionProperties): JSX.Element {
+function Actions({ question, session, isSettled }: QuestionProperties): JSX.Element {
   return (
     <div class="dialog-actions">
-      <button type="button" disabled={!canAct()} onClick={() => void session.answer(question, null, true)}>
+      <button type="button" disabled={!canAnswer()} onClick={() => { if (isSettled()) void session.answer(question, null, true); }}>
         Decline
       </button>
-      <button type="submit" class="primary" disabled={!canAct()}>
+      <button type="submit" class="primary" disabled={!canAnswer()}>
         Answer
       </button>
     </div>
   );
 }
 
-export function TextQuestion({ question, session }: QuestionProperties): JSX.Element {
+export function TextQuestion({ question, session, isSettled }: QuestionProperties): JSX.Element {
   const details = question.asked.question.details ?? {};
   const [text, setText] = useState(String(details["default"] ?? ""));
   const submit = (event: Event): void => {
     event.preventDefault();
-    void session.answer(question, text);
+    if (isSettled()) void session.answer(question, text);
   };
-  const common = { "aria-label": question.asked.question.text, placeholder: String(details["placeholder"] ?? ""), value: text, disabled: !canAct() };
+  const common = { "aria-label": question.asked.question.text, placeholder: String(details["placeholder"] ?? ""), value: text, disabled: !canAnswer() };
   return (
     <form onSubmit={submit}>
       {question.asked.question.secret ? (
@@ -41,18 +43,18 @@ export function TextQuestion({ question, session }: QuestionProperties): JSX.Ele
         <input type="text" {...common} onInput={(event) => setText(event.currentTarget.value)} />
       )}
       {question.asked.question.secret && <p class="small-print">The answer is not stored.</p>}
-      <Actions question={question} session={session} />
+      <Actions question={question} session={session} isSettled={isSettled} />
     </form>
   );
 }
 
-export function MultiSelect({ question, session }: QuestionProperties): JSX.Element {
+export function MultiSelect({ question, session, isSettled }: QuestionProperties): JSX.Element {
   const details = (question.asked.question.details ?? {}) as { options?: string[]; selected?: number[] };
   const options = details.options ?? [];
   const [chosen, choose] = useState<ReadonlySet<number>>(new Set(details.selected ?? []));
   const submit = (event: Event): void => {
     event.preventDefault();
-    void session.answer(question, [...new Set(options.filter((_, index) => chosen.has(index)))]);
+    if (isSettled()) void session.answer(question, [...new Set(options.filter((_, index) => chosen.has(index)))]);
   };
   const toggle = (index: number): void => {
     const next = new Set(chosen);
@@ -77,7 +79,7 @@ export function MultiSelect({ question, session }: QuestionProperties): JSX.Elem
           None
         </button>
       </p>
-      <Actions question={question} session={session} />
+      <Actions question={question} session={session} isSettled={isSettled} />
     </form>
   );
 }
@@ -125,7 +127,7 @@ function Input({ field, value, id, set, invalid }: FieldProperties & { id: strin
       return <textarea rows={3} {...common} value={text} placeholder={field.kind === "list" ? "one per line" : field.kind === "json" ? "JSON" : ""} onInput={(event) => set(event.currentTarget.value)} />;
     default: {
       const types: Record<string, string> = { email: "email", uri: "url", date: "date", "date-time": "datetime-local", password: "password" };
-      return <input type={types[field.schema.format ?? ""] ?? "text"} {...common} value={text} onInput={(event) => set(event.currentTarget.value)} />;
+      return <input type={field.schema.writeOnly ? "password" : (types[field.schema.format ?? ""] ?? "text")} {...common} value={text} onInput={(event) => set(event.currentTarget.value)} />;
     }
   }
 }
@@ -149,13 +151,14 @@ function FormField(properties: FieldProperties): JSX.Element {
   );
 }
 
-export function FormQuestion({ question, session }: QuestionProperties): JSX.Element {
+export function FormQuestion({ question, session, isSettled }: QuestionProperties): JSX.Element {
   const schema = question.asked.question.form ?? {};
   const fields = useMemo(() => formFields(schema), [question.asked.id]);
   const [filled, fill] = useState<Record<string, unknown>>(() => Object.fromEntries(fields.map((field) => [field.name, field.initial])));
   const [problems, setProblems] = useState<Record<string, string>>({});
   const submit = (event: Event): void => {
     event.preventDefault();
+    if (!isSettled()) return;
     const result = formAnswer(schema, fields, filled);
     if ("problems" in result) {
       setProblems(result.problems);
@@ -168,7 +171,7 @@ export function FormQuestion({ question, session }: QuestionProperties): JSX.Ele
       {fields.map((field) => (
         <FormField key={field.name} field={field} value={filled[field.name]} problem={problems[field.name] ?? ""} set={(value) => fill({ ...filled, [field.name]: value })} />
       ))}
-      <Actions question={question} session={session} />
+      <Actions question={question} session={session} isSettled={isSettled} />
     </form>
   );
 }

@@ -3,115 +3,29 @@
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { OpenQuestion, Rendering } from "../api/types";
-import { canAct } from "../state/app";
+import { canAct, canAnswer } from "../state/app";
+import { attachments } from "../state/attachments";
 import type { OpenSession } from "../state/open-session";
-import { editDiff, parseUnifiedDiff } from "../text/diff";
-import { languageOf } from "../text/languages";
-import { Highlighted } from "./code";
-import { Diff } from "./diff";
+import { composerText, focusComposer } from "../state/prompt-draft";
+import { CallDetails, usePreview } from "./call-preview";
 import { RenderedLive } from "./extension-ui";
 import { Icon } from "./icons";
 import { Markdown } from "./markdown";
-import { type QuestionProperties, FormQuestion, MultiSelect, TextQuestion } from "./question-forms";
+import { type ChoiceProperties, type KeyHandler, ConsentChoices, PlainChoices, isConsent } from "./question-choices";
+import { FormQuestion, MultiSelect, TextQuestion } from "./question-forms";
+import { useSettled } from "./settled";
 import { TerminalText } from "./terminal-text";
 
 interface Question {
   question: OpenQuestion;
 }
 
-interface Option {
-  value: string;
-  label: string;
-  hint: string;
-  kind: "yes" | "no" | "";
-  key: string;
-}
-
-const SCOPES: Record<string, string> = {
-  session: "Always in this session",
-  project: "Always in this project",
-  user: "Always in all projects",
-};
-
-function optionsOf({ asked: { question } }: OpenQuestion): Option[] {
-  const choices = question.choices ?? [];
-  if (question.kind !== "permission") {
-    return choices.map((value, index) => {
-      const kind = value === "yes" || value === "no" ? value : "";
-      return { value, label: value, hint: "", kind, key: kind ? kind.charAt(0) : index < 9 ? String(index + 1) : "" };
-    });
-  }
-  const remember = (question.details?.["remember"] ?? {}) as Record<string, string[]>;
-  const scopes = choices.filter((choice) => choice in SCOPES);
-  return [
-    { value: "yes", label: "Allow once", hint: "", kind: "yes", key: "y" },
-    { value: "no", label: "Deny", hint: "", kind: "no", key: "n" },
-    ...scopes.map((scope): Option => ({ value: scope, label: SCOPES[scope] ?? scope, hint: (remember[scope] ?? []).join(", "), kind: "", key: scope.charAt(0) })),
-  ];
-}
-
-/** What the call would do: its command, diff or arguments. */
-function CallDetails({ question }: Question): JSX.Element | null {
-  const details = question.asked.question.details ?? {};
-  const values = (details["arguments"] ?? {}) as Record<string, unknown>;
-  const tool = String(details["tool"] ?? "");
-  const path = String(values["path"] ?? "");
-  if (typeof values["command"] === "string") {
-    return (
-      <pre class="call-details" tabIndex={0} aria-label="Command">
-        <Highlighted code={values["command"]} language="bash" />
-      </pre>
-    );
-  }
-  if (typeof details["diff"] === "string") return <div class="call-details"><Diff lines={parseUnifiedDiff(details["diff"])} language={languageOf(path)} /></div>;
-  if (Array.isArray(values["edits"])) {
-    return (
-      <div class="call-details">
-        <p class="path">{path}</p>
-        <Diff lines={editDiff(values["edits"], true)} language={languageOf(path)} />
-      </div>
-    );
-  }
-  if (typeof values["content"] === "string") {
-    return (
-      <div class="call-details">
-        <p class="path">{path}</p>
-        <pre tabIndex={0} aria-label={`Content of ${path}`}>
-          <Highlighted code={values["content"]} language={languageOf(path)} />
-        </pre>
-      </div>
-    );
-  }
-  if (!tool || !Object.keys(values).length) return null;
-  return (
-    <pre class="call-details" tabIndex={0} aria-label="Arguments">
-      {Object.entries(values).map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}\n`)}
-    </pre>
-  );
-}
-
-function Choices({ question, session }: QuestionProperties): JSX.Element {
-  return (
-    <div class={`options ${question.asked.question.kind ?? ""}`}>
-      {optionsOf(question).map((option) => (
-        <button type="button" key={option.value} data-key={option.key} class={`option ${option.kind}`} disabled={!canAct()} onClick={() => void session.answer(question, option.value)}>
-          {option.key && <kbd aria-hidden="true">{option.key}</kbd>}
-          <span>
-            {option.label}
-            {option.hint && <small>{option.hint}</small>}
-          </span>
-        </button>
-      ))}
-    </div>
-  );
-}
-
-function Body(properties: QuestionProperties): JSX.Element {
+function Body(properties: ChoiceProperties): JSX.Element {
   const { kind, choices, details } = properties.question.asked.question;
   if (details?.["dialog"] === "multi_select") return <MultiSelect {...properties} />;
   if (kind === "form") return <FormQuestion {...properties} />;
   if (kind === "text" || (!kind && !choices?.length)) return <TextQuestion {...properties} />;
-  return <Choices {...properties} />;
+  return isConsent(properties.question) ? <ConsentChoices {...properties} /> : <PlainChoices {...properties} />;
 }
 
 function heading({ asked: { question, asked_by } }: OpenQuestion): string {
@@ -133,24 +47,79 @@ function Description({ question: { session, asked } }: Question): JSX.Element | 
   return null;
 }
 
+const FOCUS_KEY = "Alt+Q";
+const isFocusKey = (event: KeyboardEvent): boolean => event.altKey && !event.ctrlKey && !event.metaKey && event.code === "KeyQ";
+const isTextField = (target: EventTarget | null): boolean => Boolean((target as HTMLElement | null)?.closest?.("input:not([type=checkbox]), textarea, select"));
+
+function hasDraft(): boolean {
+  return composerText.value !== "" || attachments.value.length > 0;
+}
+
+/** Whether a person types into another field than the empty composer. */
+function isTypingElsewhere(panel: HTMLElement | null): boolean {
+  const active = document.activeElement;
+  return active !== null && active.id !== "composer" && !panel?.contains(active) && isTextField(active);
+}
+
+/** Before the question has been seen: what is typed goes to the composer, and no key answers. */
+function keepFromAnswering(event: KeyboardEvent, isInside: boolean, panel: HTMLElement | null): void {
+  if (document.querySelector("dialog[open]") || (isTextField(event.target) && !isInside)) return;
+  const isPrintable = [...event.key].length === 1 && !event.ctrlKey && !event.metaKey && !event.altKey;
+  if (isPrintable && !event.repeat && canAct()) {
+    focusComposer(); // the browser then types the letter there
+    event.stopPropagation();
+  } else if (isPrintable || (event.key === "Enter" && (isInside || event.target === document.body || panel === null))) {
+    event.preventDefault();
+    event.stopPropagation();
+  }
+}
+
 export function QuestionPanel({ session }: { session: OpenSession }): JSX.Element | null {
   const questions = session.questions.value;
   const [position, setPosition] = useState(0);
   const element = useRef<HTMLElement>(null);
   const index = Math.min(position, questions.length - 1);
   const question = questions[index];
-  useEffect(() => {
-    const typed = (document.getElementById("composer") as HTMLTextAreaElement | null)?.value;
-    const hasDialog = document.querySelector("dialog[open]") !== null;
-    if (!question || typed || hasDialog) return;
-    const field = element.current?.querySelector<HTMLElement>("form :is(input, textarea, select)");
+  const preview = usePreview(session, question);
+  const keys = useRef<KeyHandler>(() => false);
+  const [settled, setSettled] = useState("");
+  const focus = (): void => {
+    const field = element.current?.querySelector<HTMLElement>("form:not(.confirm-row) :is(input, textarea, select)");
     (field ?? element.current)?.focus({ preventScroll: true });
-  }, [question?.asked.id]);
+  };
+  const isSettled = useSettled(question?.asked.id ?? "", question !== undefined && preview !== undefined, () => {
+    setSettled(question?.asked.id ?? "");
+    const isBusy = hasDraft() || document.querySelector("dialog[open]") !== null || isTypingElsewhere(element.current);
+    if (canAnswer() && !isBusy) focus();
+  });
+  useEffect(() => {
+    if (!question) return;
+    const key = (event: KeyboardEvent): void => {
+      const isInside = element.current?.contains(event.target as Node) ?? false;
+      if (isFocusKey(event)) {
+        event.preventDefault();
+        event.stopPropagation();
+        if (!event.repeat && isSettled()) focus();
+      } else if (!isSettled()) keepFromAnswering(event, isInside, element.current);
+      else if (event.repeat && isInside && !isTextField(event.target)) event.preventDefault();
+    };
+    addEventListener("keydown", key, true);
+    return () => removeEventListener("keydown", key, true);
+  }, [question?.asked.id, preview]);
   if (!question) return null;
+  const pressed = (event: JSX.TargetedKeyboardEvent<HTMLElement>): void => {
+    const isOnButton = (event.target as HTMLElement).closest("button:not([role=radio]), a") !== null;
+    if (isTextField(event.target) || (isOnButton && [" ", "Enter"].includes(event.key))) return;
+    if (event.repeat || event.isComposing || event.ctrlKey || event.metaKey || event.altKey || event.key === "Tab" || !canAnswer() || !isSettled()) return;
+    if (event.key === " " && (event.target as HTMLElement).matches("[role=radio]")) return; // it selects
+    if (!keys.current(event.key)) return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
   const { asked, agent } = question;
   const title = heading(question);
   return (
-    <section class="question" ref={element} tabIndex={-1} aria-label={`Question: ${title || asked.question.text}`} data-question={asked.id}>
+    <section class="question" ref={element} tabIndex={-1} aria-busy={settled !== asked.id} onKeyDown={pressed} aria-label={`Question: ${title || asked.question.text}`} data-question={asked.id}>
       <header>
         <Icon name="help" size={17} />
         {title && <h2>{title}</h2>}
@@ -167,16 +136,19 @@ export function QuestionPanel({ session }: { session: OpenSession }): JSX.Elemen
             </button>
           </span>
         )}
-        <button type="button" class="quiet small" aria-label="Decline" title="Decline" disabled={!canAct()} onClick={() => void session.answer(question, null, true)}>
-          <Icon name="close" size={15} />
-        </button>
+        <kbd class="focus-key" title="Moves the focus here">{FOCUS_KEY}</kbd>
+        {!isConsent(question) && (
+          <button type="button" class="quiet small" aria-label="Decline" title="Decline" disabled={!canAnswer()} onClick={() => { if (isSettled()) void session.answer(question, null, true); }}>
+            <Icon name="close" size={15} />
+          </button>
+        )}
       </header>
       <div class="question-inside">
         <Description question={question} />
-        <CallDetails question={question} />
+        <CallDetails key={asked.id} question={question} preview={preview} />
         {asked.question.reason && <p class="reason">{asked.question.reason}</p>}
       </div>
-      <Body key={asked.id} question={question} session={session} />
+      <Body key={asked.id} question={question} session={session} isSettled={isSettled} setKeys={(handler) => { keys.current = handler; }} />
     </section>
   );
 }

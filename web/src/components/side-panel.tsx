@@ -2,7 +2,8 @@
 
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { canAct, panel } from "../state/app";
+import { api } from "../api/client";
+import { allowedProfiles, attempt, canAct, panel } from "../state/app";
 import type { OpenSession } from "../state/open-session";
 import { ContextPanel } from "./context-panel";
 import { Icon } from "./icons";
@@ -43,15 +44,33 @@ export function SidePanel({ session }: { session: OpenSession }): JSX.Element | 
 
 const SCOPES: Record<string, string> = { session: "in this session", project: "in this project", user: "in all projects" };
 
+/** The permission profile, which changes between two runs. */
+function ProfilePicker({ session, profile }: { session: OpenSession; profile: string }): JSX.Element | null {
+  const choices = allowedProfiles();
+  if (!profile) return null;
+  const isFixed = !canAct() || session.view.value.run !== null || !session.details.value?.permissions;
+  const choose = (chosen: string): void => {
+    void attempt(() => api.setPermissions(session.id, chosen)).then(() => session.refresh());
+  };
+  return (
+    <p>
+      <label for="profile">Profile</label>{" "}
+      <select id="profile" value={profile} disabled={isFixed} onChange={(event) => choose(event.currentTarget.value)}>
+        {[...new Set([...choices, profile])].map((name) => (
+          <option key={name} value={name}>
+            {name}
+          </option>
+        ))}
+      </select>
+    </p>
+  );
+}
+
 export function PermissionsPanel({ session }: { session: OpenSession }): JSX.Element {
   const { permissions, rememberedRules } = session.view.value;
   return (
     <>
-      {permissions && (
-        <p>
-          Default: <code>{permissions}</code>
-        </p>
-      )}
+      <ProfilePicker session={session} profile={session.details.value?.permissions || permissions} />
       {!rememberedRules.length && <p class="hint">No remembered rules.</p>}
       <ul class="rules" aria-label="Remembered rules">
         {rememberedRules.map(({ rule, effect, scope }) => (

@@ -20,6 +20,8 @@ export class AgentapiSession implements AgentSession {
   readonly connection = signal<Connection>("connecting");
   readonly screen = signal("");
   readonly missing = signal(false);
+  /** The server requires a token, and this page has none. */
+  readonly needsLogin = signal(false);
   private readonly agentView = signal<AgentView>(EMPTY_AGENT);
   /** The message that the server has not confirmed yet. */
   private readonly sending = signal<UserItem | null>(null);
@@ -52,7 +54,10 @@ export class AgentapiSession implements AgentSession {
       {
         events: (events) => this.apply(events),
         connection: (state) => this.setConnection(state),
-        refused: () => { this.missing.value = true; },
+        refused: (status) => {
+          if (status === 401) this.needsLogin.value = true;
+          else this.missing.value = true;
+        },
       },
       0,
       TIMEOUTS,

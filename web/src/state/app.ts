@@ -2,6 +2,7 @@
 
 import { effect, signal } from "@preact/signals";
 import { ApiError, api } from "../api/client";
+import { forgetToken, keepToken, onOtherTab, token } from "../api/credentials";
 import type { Me } from "../api/types";
 
 export type Overlay = "" | "help" | "new" | "palette" | "model" | "fallback" | "rename" | "delete" | "usage";
@@ -79,33 +80,70 @@ export function nextTheme(): void {
   theme.value = order[(order.indexOf(theme.value) + 1) % order.length] ?? "auto";
 }
 
-/** Uses the token in the address and removes it from there. */
 export async function logIn(): Promise<void> {
-  const token = /[#&]token=([^&]+)/.exec(location.hash)?.[1];
-  if (token) {
-    history.replaceState(null, "", location.pathname + location.search);
-    try {
-      await api.login(decodeURIComponent(token));
-    } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
-      if (error.status === 0) toast(error.message, "error");
-      else loginLinkProblem.value = error.status === 401 ? "This link has expired or was used before." : error.message;
-    }
+  onOtherTab(() => void refresh());
+  await logInByLink();
+  await refresh();
+}
+
+/** Uses the code in the address and removes it from there. */
+export async function logInByLink(): Promise<void> {
+  const code = /[#&]token=([^&]+)/.exec(location.hash)?.[1];
+  if (!code) return;
+  history.replaceState(null, "", location.pathname + location.search);
+  try {
+    await logInWith(decodeURIComponent(code), false);
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    if (error.status === 0) toast(error.message, "error");
+    else loginLinkProblem.value = error.status === 401 ? "This link has expired or was used before." : error.message;
   }
+}
+
+/** Exchanges a token, or the code of a link, for a token of this page. */
+export async function logInWith(secret: string, onlyThisTab: boolean): Promise<void> {
+  const login = await api.login(secret);
+  keepToken(login.token, onlyThisTab);
+}
+
+/** Revokes the token of this page, in all of its tabs. */
+export async function logOut(): Promise<void> {
+  await attempt(() => api.logout());
+  forgetToken();
   await refresh();
 }
 
 export async function refresh(): Promise<void> {
+  if (!token()) {
+    me.value = null;
+    access.value = "login";
+    return;
+  }
   try {
     me.value = await api.me();
     access.value = "granted";
   } catch (error) {
     const status = error instanceof ApiError ? error.status : 0;
+    if (status === 401) forgetToken();
     access.value = status === 401 || status === 403 ? "login" : "offline";
     if (access.value === "offline") setTimeout(() => void refresh(), 2000);
   }
 }
 
+/** Whether the token may prompt. */
 export function canAct(): boolean {
-  return me.value?.scope !== "observe";
+  return me.value === null || ["prompt", "all", "admin"].includes(me.value.scope);
+}
+
+/** Whether the token may answer questions. */
+export function canAnswer(): boolean {
+  return me.value === null || ["approve", "all", "admin"].includes(me.value.scope);
+}
+
+/** Permission profiles, from the strictest on. */
+export const PROFILES = ["read-only", "ask", "edit", "full"];
+
+/** The profiles that the token may choose. */
+export function allowedProfiles(): string[] {
+  return PROFILES.slice(0, PROFILES.indexOf(me.value?.max_permissions ?? "") + 1);
 }

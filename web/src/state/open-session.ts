@@ -272,7 +272,7 @@ export class OpenSession {
 
   async answer({ session, asked }: OpenQuestion, answer: unknown, declined = false): Promise<void> {
     this.answering.value = new Set([...this.answering.value, asked.id]);
-    const body = declined ? { declined: true } : { answer };
+    const body = declined ? { declined: true, ...(answer ? { answer } : {}) } : { answer };
     try {
       await api.request(session, { type: "answer", question: asked.id, ...body });
       void refreshList();

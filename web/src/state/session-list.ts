@@ -2,6 +2,7 @@
 
 import { effect, signal } from "@preact/signals";
 import { api, apiUrl } from "../api/client";
+import { authorizedFetch } from "../api/credentials";
 import { SseParser } from "../api/event-stream";
 import type { OpenQuestion, SearchHit, SessionSummary, StreamEvent } from "../api/types";
 import { previewText } from "../text/prompt";
@@ -81,7 +82,7 @@ async function followAll(signal: AbortSignal): Promise<void> {
   let timer = setTimeout(abort, SILENCE);
   try {
     const headers = { Accept: "text/event-stream" };
-    const response = await fetch(apiUrl("events"), { headers, signal: attempt.signal, credentials: "same-origin", cache: "no-store" });
+    const response = await authorizedFetch(apiUrl("events"), { headers, signal: attempt.signal, cache: "no-store" });
     if (!response.ok || !response.body) return;
     const chunks = response.body.pipeThrough(new TextDecoderStream()).getReader();
     const parser = new SseParser();

@@ -48,21 +48,12 @@ function moveFocus(by: number): void {
   next?.scrollIntoView({ block: "nearest" });
 }
 
-function answer(key: string): boolean {
-  if (!canAct()) return false;
-  const options = [...document.querySelectorAll<HTMLButtonElement>(".question .option")];
-  const option = options.find((other) => other.dataset["key"] === key) ?? options[Number(key) - 1];
-  option?.click();
-  return option !== undefined;
-}
-
 const toggle = (name: "todo" | "tree" | "context" | "permissions"): void => {
   panel.value = panel.value === name ? "" : name;
 };
 
 function runShortcut(event: KeyboardEvent): boolean {
   const { key } = event;
-  if (/^[ynspu1-9]$/.test(key) && answer(key)) return true;
   switch (key) {
     case "?":
       overlay.value = "help";

@@ -122,6 +122,12 @@ export function changedRange(old: string, fresh: string): [number, number, numbe
   return [start, old.length - end, fresh.length - end];
 }
 
+/** The groups of changed lines. */
+export function countHunks(lines: readonly DiffLine[]): number {
+  const isChange = ({ kind }: DiffLine): boolean => kind === "added" || kind === "removed";
+  return lines.filter((line, index) => isChange(line) && !(index && isChange(lines[index - 1] as DiffLine))).length;
+}
+
 export function countChanges(lines: readonly DiffLine[]): { added: number; removed: number } {
   let added = 0;
   let removed = 0;

@@ -170,3 +170,8 @@ export function detailArguments(item: CallItem): [string, string][] {
     .filter(([, value]) => value !== title && value !== undefined)
     .map(([name, value]) => [name, typeof value === "string" ? value : JSON.stringify(value, null, 1)]);
 }
+
+/** The text with characters named that have no shape or change the order of others. */
+export function named(text: string): string {
+  return text.replace(/(?![\n\t])[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/gu, (character) => `⟨U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
+}

@@ -31,7 +31,7 @@ from ostler.server.agentapi.events import Emitter
 from ostler.server.agentapi.options import STANDARD_INPUT, AgentPlan
 from ostler.server.agentapi.state_file import StateFile, UnreadableState, pid_file, read_state
 from ostler.server.app import PREFIX, create_app
-from ostler.server.auth import CODE, TokenMiddleware
+from ostler.server.auth import TokenMiddleware
 from ostler.server.http_server import HttpServer
 from ostler.server.main import (
     NO_TOKEN,
@@ -42,8 +42,10 @@ from ostler.server.main import (
     make_server,
     names,
     print_addresses,
+    print_link,
     url,
 )
+from ostler.server.pages import MOUNT
 from ostler.server.state import ServerState
 from ostler.server.streams import terminal_stream
 from ostler.server.tokens import TokenStore
@@ -214,10 +216,10 @@ async def _serve(plan: AgentPlan, options: ServeOptions) -> int:
             extra_routes=_routes(agent, server),
         )
         if needs_token:
-            app = TokenMiddleware(app, server.auth, PREFIX)
+            app = TokenMiddleware(app, server.auth, PREFIX, MOUNT)
         http = AgentServer(http_config(app, options), server, agent, emitter, state)
         signals.end, signals.save = http.end, http.save
-        _welcome(plan, agent, address, listening.getsockname()[1], tokens.code() if needs_token else "")
+        _welcome(plan, agent, address, listening.getsockname()[1], tokens if needs_token else None)
         await http.serve(sockets=[listening])
         return await http.outcome()
 
@@ -244,13 +246,18 @@ def _routes(agent: AgentSession, server: ServerState) -> list[Route]:
     return [Route("/internal/terminal", live)]
 
 
-def _welcome(plan: AgentPlan, agent: AgentSession, address: Address, port: int, code: str) -> None:
+def _welcome(
+    plan: AgentPlan, agent: AgentSession, address: Address, port: int, tokens: TokenStore | None
+) -> None:
+    """`tokens` are those that are required, if any."""
     print_stderr(f"{plan.command[0]} is driven as {plan.type}, in session {agent.id}")
     print_addresses(address, port)
-    if not address.is_loopback and not code:
+    if tokens is not None:
+        print_link(tokens, url(address, port))
+        return
+    if not address.is_loopback:
         print_stderr("anyone who can reach this address can type into the agent: no token is required")
-    link = f"{url(address, port)}?{CODE}={code}" if code else url(address, port)
-    print_stderr(f"open {link} in a browser" + ("; the link works once, for ten minutes" if code else ""))
+    print_stderr(f"open {url(address, port)} in a browser")
 
 
 class _StoredState(msgspec.Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,10 +11,11 @@ from starlette.responses import Response
 
 from ostler import __version__
 from ostler.core.lazy import lazy_module
-from ostler.server.operations import Operations
-from ostler.server.problems import NotAllowed, ServerBusy
+from ostler.server.auth import cookie_name, set_cookie
+from ostler.server.operations import Operations, json_response
+from ostler.server.problems import Conflict, NotAllowed, ServerBusy
 from ostler.server.state import ServerState
-from ostler.server.tokens import TokenScope
+from ostler.server.tokens import Principal, TokenScope
 
 if TYPE_CHECKING:
     from ostler.server import app as server_app
@@ -54,29 +56,44 @@ async def describe() -> dict[str, Any]:
 login_operations = Operations("login")
 
 
-class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Credentials(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     token: str
+    """A token, or the one-time code of a login link."""
 
 
-@login_operations.add("POST", "/login", status=204, access="none", answers=type(None), most_body=4096)
-async def log_in(server: ServerState, request: Request, body: Login) -> Response:
-    """Exchange a token for a cookie
+class LoggedIn(msgspec.Struct, frozen=True):
+    token: str
+    """The token of this page: send it as `Authorization: Bearer TOKEN`, with the header `X-Ostler: 1` in
+    requests that change something. It counts only at this origin."""
+    scope: TokenScope
+    expires_ms: int
 
-    Also accepts the one-time code of the link that the server prints."""
-    book = server.auth.book
-    principal = server.auth.checked(request, book.of_token(body.token) or book.of_code(body.token))
-    if principal is None:
+
+@login_operations.add("POST", "/login", access="none", answers=LoggedIn, most_body=4096)
+async def log_in(server: ServerState, request: Request, body: Credentials) -> Response:
+    """Exchange a token, or the code of a login link, for a token of this page
+
+    The new token is bound to the origin of the page, expires after 30 days, and ends with `logout`. Under TLS
+    it also needs a cookie that this sets."""
+    new = await asyncio.to_thread(server.auth.log_in, request, body.token)
+    if new is None:
         raise NotAllowed("the token is invalid; `ostler token new NAME` creates one")
-    response = Response(status_code=204)
-    server.auth.set_cookie(request, response, principal)
+    response = json_response(LoggedIn(new.token, new.login.scope, new.login.expires_ms))
+    response.headers["cache-control"] = "no-store"
+    set_cookie(response, new)
     return response
 
 
-@login_operations.add("POST", "/logout", status=204, access="none", answers=type(None))
-async def log_out(server: ServerState) -> Response:
-    """Delete the cookie"""
+@login_operations.add("POST", "/logout", status=204, access="observe", answers=type(None))
+async def log_out(server: ServerState, principal: Principal) -> Response:
+    """Revoke the token of this page
+
+    A token that `ostler token` created is revoked there."""
+    if principal.login is None:
+        raise Conflict("this token is no login of a page: `ostler token revoke NAME` revokes it")
+    server.auth.log_out(principal.login)
     response = Response(status_code=204)
-    response.delete_cookie(server.auth.book.cookie_name, httponly=True, samesite="strict")
+    response.delete_cookie(cookie_name(principal.login), secure=True, httponly=True, samesite="strict")
     return response
 
 
@@ -88,12 +105,26 @@ class Me(msgspec.Struct, frozen=True):
     """The model that answers in a new session; empty if none can."""
     notice: str = ""
     """A notice about the model; if none can answer, what to do."""
+    permissions: str = ""
+    """The permission profile of a new session in the server's directory."""
+    max_permissions: str = ""
+    """The highest profile that this token can choose."""
+    page: bool = False
+    """Whether this is the token of a page, which `logout` revokes."""
 
 
 @login_operations.add("GET", "/me")
-async def me(server: ServerState, request: Request) -> Me:
+async def me(server: ServerState, principal: Principal) -> Me:
     """What the token allows, and the server's working directory"""
-    principal = server.auth.principal(request)
-    assert principal is not None
     choice = await server.default_model()
-    return Me(principal.scope, __version__, str(server.cwd), choice.model, choice.notice)
+    profiles, cwd = server.profiles, server.cwd
+    return Me(
+        principal.scope,
+        __version__,
+        str(cwd),
+        choice.model,
+        choice.notice,
+        profiles.usual(cwd),
+        profiles.highest(principal, cwd),
+        page=principal.login is not None,
+    )

@@ -12,12 +12,13 @@ from ostler.core.lazy import lazy_module
 from ostler.schema.errors import UsageError
 from ostler.server.agent_registry import NewAgent, agent_to_start
 from ostler.server.api.events import STREAM, show_live
-from ostler.server.api.sessions import folder_of
+from ostler.server.api.sessions import folder_of, require_agent_start
 from ostler.server.operations import Operations, json_response
 from ostler.server.problems import Conflict
 from ostler.server.session_view import SessionRow, row_of
 from ostler.server.state import ServerState
 from ostler.server.streams import asks_for_stream, terminal_stream
+from ostler.server.tokens import Principal
 from ostler.sessions.submit import has_ended
 
 if TYPE_CHECKING:
@@ -35,12 +36,16 @@ class AgentAgain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @operations.add("POST", "/sessions/{session}/agent", status=201)
-async def restart_agent(server: ServerState, session: str, body: AgentAgain) -> SessionRow:
+async def restart_agent(
+    server: ServerState, session: str, body: AgentAgain, principal: Principal
+) -> SessionRow:
     """Restart the agent of a session after it has ended
 
     The session continues with a new process. Whether an agent in a terminal remembers the conversation is up
     to that agent. An agent with a protocol continues its conversation if it can; else a `warned` event says
     so."""
+    if body.agent is not None:
+        require_agent_start(server, principal)
     await _require_agent(server, session)
     if server.agents.get(session) is not None:
         raise Conflict(f"the agent of session {session} is running")

@@ -149,7 +149,7 @@ class UploadQuery(msgspec.Struct, frozen=True):
     """The file name."""
 
 
-@upload_operations.add("POST", "/uploads", status=201, most_body=MOST_BYTES, consumes="*/*")
+@upload_operations.add("POST", "/uploads", status=201, access="prompt", most_body=MOST_BYTES, consumes="*/*")
 async def upload_file(server: ServerState, request: Request, query: UploadQuery) -> Upload:
     """Upload a file: its bytes are the body
 

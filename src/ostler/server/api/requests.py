@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast, get_args
 
 import msgspec
-from starlette.requests import Request
 from starlette.responses import Response
 
 from ostler.core.questions import OpenQuestion
-from ostler.history.call_preview import with_preview
+from ostler.history.call_preview import CallPreview, marks_in, preview_of, visible, with_preview
 from ostler.schema.errors import NotFound
 from ostler.schema.facts import Fact
 from ostler.schema.ids import NewId
 from ostler.schema.messages import PlainBlock
 from ostler.schema.requests import AnyRequest, TakeBack
 from ostler.server.operations import FactLine, Operations, json_response
+from ostler.server.scopes import ANY_REQUEST, request_access, require_scope
 from ostler.server.state import ServerState
 from ostler.server.submit import (
     ExpandedRequest,
@@ -28,6 +28,7 @@ from ostler.server.submit import (
     require_settlement,
     submit,
 )
+from ostler.server.tokens import Principal
 from ostler.sessions.run_tree import OPEN, load_state, open_questions
 
 operations = Operations("requests")
@@ -66,7 +67,7 @@ class RequestQuery(msgspec.Struct, frozen=True):
 class NewRequestQuery(RequestQuery, frozen=True):
     typed: bool | None = None
     """A person typed it: expand slash commands, templates, skills and mentioned files in a prompt or a steer.
-    The default is true with a cookie and false with a token."""
+    The default is true for a page that has logged in, and false with a token."""
 
 
 class RequestState(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -80,34 +81,37 @@ class RequestState(msgspec.Struct, frozen=True, omit_defaults=True):
     fact: FactLine | None = None
 
 
-@operations.add("POST", "/sessions/{session}/requests", status=202, also=(200,), answers=RequestState)
+@operations.add(
+    "POST",
+    "/sessions/{session}/requests",
+    status=202,
+    access=ANY_REQUEST,
+    also=(200,),
+    answers=RequestState,
+)
 async def make_request(
     server: ServerState,
     session: str,
     query: NewRequestQuery,
     body: AskedRequest,
     ids: NewId,
-    request: Request,
+    principal: Principal,
 ) -> Response:
     """Submit a request to a session
 
     The same id twice is one request; without an `id`, one is generated. It waits in the session's inbox: 202,
-    or is settled within `wait` seconds: 200. Only the server that drives the session takes secret answers."""
+    or is settled within `wait` seconds: 200. Only the server that drives the session takes secret answers.
+    Which scope it needs depends on its type."""
+    require_scope(principal, request_access(body))
     fields = {**msgspec.structs.asdict(body), "id": body.id or ids("req"), "by": body.by or "api"}
     made = cast("Any", type(body).__bases__[0])(**fields)
-    typed = _is_typed(server, query, request)
+    typed = principal.login is not None if query.typed is None else query.typed
     sent = await expand_request(server, session, made) if typed else ExpandedRequest(made)
+    require_scope(principal, request_access(sent.request))  # a typed prompt may run a command
     await submit(server, session, sent.request)
     publish_notices(server, session, sent)
     state = state_of_request(fields["id"], await fact_of(server, session, fields["id"], query.wait))
     return json_response(state, 202 if state.state == "waiting" else 200)
-
-
-def _is_typed(server: ServerState, query: NewRequestQuery, request: Request) -> bool:
-    if query.typed is not None:
-        return query.typed
-    principal = server.auth.principal(request)
-    return principal is not None and principal.by_cookie
 
 
 def state_of_request(request: str, fact: Fact | None) -> RequestState:
@@ -144,7 +148,7 @@ async def _require_waiting(server: ServerState, session: str, request: str) -> N
         raise NotFound(f"this session has no request {request[:100]!r}")
 
 
-@operations.add("DELETE", "/sessions/{session}/requests/{request_id}", status=204)
+@operations.add("DELETE", "/sessions/{session}/requests/{request_id}", status=204, access="prompt")
 async def take_back_request(server: ServerState, session: str, request_id: str, ids: NewId) -> None:
     """Withdraw a queued prompt, or a steer that the model has not got yet"""
     if await server.store.settlement(session, request_id) is None:
@@ -159,21 +163,74 @@ class OpenQuestions(msgspec.Struct, frozen=True):
     questions: list[OpenQuestion]
 
 
+class CallView(CallPreview, frozen=True):
+    """What a call would do, from its files as they are now. Hidden and misleading characters are named, such
+    as `⟨U+202E⟩`, and long runs of spaces are counted."""
+
+    marks: int = 0
+    """How many were named or counted."""
+
+
+class QuestionView(OpenQuestion, frozen=True):
+    preview: CallView | None = None
+    """What the call that it is about would do."""
+
+
+class QuestionViews(msgspec.Struct, frozen=True):
+    questions: list[QuestionView]
+
+
 @question_operations.add("GET", "/sessions/{session}/questions")
-async def list_questions_of_session(server: ServerState, session: str) -> OpenQuestions:
-    """The open questions of a session and its children
+async def list_questions_of_session(server: ServerState, session: str) -> QuestionViews:
+    """The open questions of a session and its children, with what their calls would do
 
     Answer with the request `answer`, in the session that the question names. If a call would change a file,
-    `details` of its question has the `diff` of the file as it is now."""
+    `details` of its question has the `diff` of the file as it is now. An answer that is `declined` may
+    have a reason as its `answer`, which the model gets."""
     questions = await open_questions(server.store, await load_state(server.store, session))
-    return OpenQuestions([await _with_preview(server, one) for one in questions])
+    return QuestionViews([await _view(server, one) for one in questions])
 
 
-async def _with_preview(server: ServerState, one: OpenQuestion) -> OpenQuestion:
-    """With the diff of the file that a call would change: a client may be on another machine."""
-    cwd = Path((await load_state(server.store, one.session)).cwd)
-    question = await asyncio.to_thread(with_preview, one.asked.question, cwd)
-    return msgspec.structs.replace(one, asked=msgspec.structs.replace(one.asked, question=question))
+async def _view(server: ServerState, question: OpenQuestion) -> QuestionView:
+    fields = {name: getattr(question, name) for name in question.__struct_fields__}
+    details = question.asked.question.details
+    if not details:
+        return QuestionView(**fields)
+    cwd = Path((await server.store.summary(question.session)).cwd)
+    preview = await asyncio.to_thread(_preview, details, cwd)
+    asked = await asyncio.to_thread(with_preview, question.asked.question, cwd)  # for clients that draw it
+    fields["asked"] = msgspec.structs.replace(question.asked, question=asked)
+    return QuestionView(**fields, preview=preview)
+
+
+def _preview(details: dict[str, Any], cwd: Path) -> CallView | None:
+    """Reads files: not for the event loop."""
+    made = preview_of(details, cwd)
+    if made.is_empty and not made.note:
+        return None
+    return CallView(
+        tool=made.tool,
+        path=visible(made.path),
+        target=visible(made.target),
+        command=visible(made.command),
+        diff="\n".join(visible(line, is_file=True) for line in made.diff.split("\n")),
+        hunks=made.hunks,
+        content=visible(made.content, is_file=True),
+        edits=tuple(_visible_values(edit, is_file=True) for edit in made.edits),
+        note=made.note,
+        arguments=_visible_values(made.arguments),
+        marks=marks_in(made),
+    )
+
+
+def _visible_values(values: dict[str, Any], *, is_file: bool = False) -> dict[str, Any]:
+    """Texts inside of lists and objects are spelled as JSON, which a reader sees as one text."""
+    return {
+        visible(name): visible(
+            value if isinstance(value, str) else msgspec.json.encode(value).decode(), is_file=is_file
+        )
+        for name, value in values.items()
+    }
 
 
 @question_operations.add("GET", "/questions")

@@ -16,6 +16,7 @@ from ostler.core.state import leaf_of
 from ostler.core.store import SessionSummary
 from ostler.history.export import EXTENSIONS, export_text, file_name
 from ostler.history.tree import Node, SessionTree
+from ostler.permissions.rules import Profile
 from ostler.schema import events
 from ostler.schema.errors import NotFound, OstlerError, SessionBusy, UsageError
 from ostler.schema.events import Audited, SessionListed
@@ -25,9 +26,11 @@ from ostler.schema.requests import AnyRequest, Fork, Label, Navigate, Prompt, Re
 from ostler.server.agent_registry import NewAgent, agent_to_start
 from ostler.server.api.requests import RequestState, state_of_request
 from ostler.server.operations import Operations, json_response
+from ostler.server.scopes import require_scope
 from ostler.server.session_view import SessionRow, SessionView, row_of, view_session
 from ostler.server.state import ServerState
 from ostler.server.submit import require_settlement, submit, wait_for_settlement
+from ostler.server.tokens import Principal
 from ostler.sessions.run_tree import current_status, load_state, require_no_parent_at_work
 from ostler.sessions.session import create_session, delete_session
 from ostler.store.portable import read_export
@@ -113,15 +116,24 @@ class NewSession(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The first prompt, if any."""
     agent: NewAgent | None = None
     """Another vendor's agent to start in the session."""
+    permissions: Profile | None = None
+    """The permission profile; default: the one of the settings."""
 
 
-@operations.add("POST", "/sessions", status=201)
-async def begin_session(server: ServerState, body: NewSession, ids: NewId) -> SessionRow:
+@operations.add("POST", "/sessions", status=201, access="prompt")
+async def begin_session(
+    server: ServerState, body: NewSession, ids: NewId, principal: Principal
+) -> SessionRow:
     """Create a session
 
     With a `prompt`, it starts a run at once. Fails if no model can answer. With an `agent`, it starts that
-    agent in the session; fails if the agent cannot be started."""
+    agent in the session; fails if the agent cannot be started. An agent, or a permission profile above
+    `--max-permissions`, needs the scope `admin`."""
     session, cwd, title = ids("ses"), folder_of(body.cwd, server.cwd), " ".join(body.title.split())
+    if body.agent is not None:
+        require_agent_start(server, principal)
+    if body.permissions is not None:
+        server.profiles.require(principal, body.permissions, cwd)
     if body.agent is not None and (body.model or body.reasoning):
         raise UsageError("another vendor's agent has its own model: leave out `model` and `reasoning`")
     try:
@@ -132,6 +144,8 @@ async def begin_session(server: ServerState, body: NewSession, ids: NewId) -> Se
         else:
             await server.agents.start(agent_to_start(body.agent, cwd), session=session)
     try:
+        if body.permissions is not None:
+            await server.profiles.choose(session, body.permissions, principal)
         if title and body.agent is not None:
             await wait_for_settlement(server, session, Rename(id=ids("ren"), by="api", title=title))
         if body.model:
@@ -156,6 +170,12 @@ async def _create(server: ServerState, session: str, cwd: Path, title: str) -> N
     await new.close()
 
 
+def require_agent_start(server: ServerState, principal: Principal) -> None:
+    """Another vendor's agent is any program: it has no ceiling. Raises `Forbidden`."""
+    require_scope(principal, "all")
+    server.profiles.require_everything(principal, "another vendor's agent")
+
+
 def folder_of(path: str, default: Path) -> Path:
     """A folder to work in. Raises `UsageError` if it does not exist."""
     folder = Path(path) if path else default
@@ -168,7 +188,24 @@ def folder_of(path: str, default: Path) -> Path:
 @operations.add("GET", "/sessions/{session}")
 async def show_session(server: ServerState, session: str) -> SessionView:
     """A session and its state: open run, queue, open questions, cost"""
-    return await view_session(server.store, session, server.supervisor.get(session), server.agents)
+    driven = server.supervisor.get(session)
+    return await view_session(server.store, session, driven, server.agents, server.profiles)
+
+
+class SessionPermissions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    profile: Profile
+
+
+@operations.add("PUT", "/sessions/{session}/permissions", access="prompt")
+async def choose_permissions(
+    server: ServerState, session: str, body: SessionPermissions, principal: Principal
+) -> SessionPermissions:
+    """Set the permission profile of a session, between two runs
+
+    A profile above that of the settings needs the scope `all`, and one above `--max-permissions` the scope
+    `admin`. It holds until the server is restarted; a lower one, for good."""
+    await server.profiles.choose(session, body.profile, principal)
+    return body
 
 
 @operations.add("DELETE", "/sessions/{session}", status=204)
@@ -208,7 +245,7 @@ class ForkAt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     title: str = ""
 
 
-@tree_operations.add("POST", "/sessions/{session}/fork", status=201)
+@tree_operations.add("POST", "/sessions/{session}/fork", status=201, access="prompt")
 async def fork_session(server: ServerState, session: str, body: ForkAt, ids: NewId) -> SessionSummary:
     """Create a session with a copy of the path to an entry"""
     entry = (await load_state(server.store, session)).leaf if body.entry is None else body.entry
@@ -224,7 +261,9 @@ class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """0: before the first entry."""
 
 
-@tree_operations.add("POST", "/sessions/{session}/navigate", also=(202,), answers=RequestState)
+@tree_operations.add(
+    "POST", "/sessions/{session}/navigate", also=(202,), access="prompt", answers=RequestState
+)
 async def navigate(server: ServerState, session: str, body: Place, ids: NewId) -> Response:
     """Move to an entry: the next one follows it"""
     return await _submit(server, session, Navigate(id=ids("req"), by="api", entry=body.entry))
@@ -236,7 +275,7 @@ class LabelAt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Empty to remove it."""
 
 
-@tree_operations.add("POST", "/sessions/{session}/label", also=(202,), answers=RequestState)
+@tree_operations.add("POST", "/sessions/{session}/label", also=(202,), access="prompt", answers=RequestState)
 async def label_entry(server: ServerState, session: str, body: LabelAt, ids: NewId) -> Response:
     """Label an entry"""
     label = " ".join(body.label.split())
