@@ -481,7 +481,7 @@ async def test_copied_facts_are_audited_only_in_their_original() -> None:
     (start,) = await audit_of(store, copy)
     assert start.reason.startswith(f"a copy of session {ran.session.id} up to its entry")
     lines = [line async for line in export_session(store, ran.session.id)]
-    imported = await import_session(store, lines, "/elsewhere", World())
+    imported = (await import_session(store, lines, "/elsewhere", World())).session
     actions = [entry.action for entry in await audit_of(store, imported)]
     assert actions[1:] == [entry.action for entry in audit(ran)]
 

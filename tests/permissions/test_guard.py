@@ -104,7 +104,8 @@ async def test_the_session_remembers_an_answer_and_does_not_ask_again(project: P
     assert len(ran.all(QuestionAsked)) == 1
     assert ran.results() == ["ran git push origin"] * 3
     (remembered,) = ran.all(PermissionRemembered)
-    assert remembered == PermissionRemembered("bash(git push)", "allow", "session", ran.session.id)
+    expected = PermissionRemembered("bash(git push)", "allow", "session", ran.session.id)
+    assert remembered == msgspec.structs.replace(expected, store=ran.session.journal.store.id)
     assert ran.session.state.permissions == {"bash(git push)": "allow"}
     assert not permissions_file().exists()
     again = await run_with_answers(project, "no")
@@ -216,7 +217,7 @@ async def test_a_fork_or_an_import_does_not_inherit_session_permissions(project:
     assert any(b"permission_remembered" in line for line in lines)
     for copy in (
         await fork(store, session.id, None, World()),
-        await import_session(store, lines, str(project), World()),
+        (await import_session(store, lines, str(project), World())).session,
     ):
         assert (await open_session(store, copy, session.harness)).state.permissions == {}
 

@@ -11,7 +11,7 @@ from ostler.core.call_context import results_in
 from ostler.core.harness import OpenSession
 from ostler.core.hooks import Allow, Ask, HookScope, PlannedCall, Refuse
 from ostler.core.json_schema import coerce
-from ostler.core.questions import NOBODY_TO_ASK, grants
+from ostler.core.questions import NOBODY_TO_ASK, grants, withdraw_question
 from ostler.core.run_state import CallState, StepState
 from ostler.core.tool import Tool
 from ostler.schema import events
@@ -47,6 +47,8 @@ class CallGate:
     ) -> ApprovedCall | FinalOutcome | events.QuestionAsked:
         """Whether a call may run: the tool exists, its arguments fit, hooks and permission agree."""
         called = call.called
+        if call.imported is not None:
+            withdraw_question(self._journal, call.imported)  # it is judged here, and asked here if need be
         tool = self._harness.tools.get(called.name)
         if tool is None or called.name not in step.tools:
             names = ", ".join(step.tools) or "none"
@@ -55,9 +57,15 @@ class CallGate:
         if called.malformed:
             text = f"invalid arguments for {called.name}: {called.malformed}"
             return failed(text, kind="invalid_arguments")
+        declined = call.imported_answer
+        if call.imported and declined and _is_refusal(call.imported, declined):
+            return self.resume(call, tool, call.imported, declined)
         if call.answered and call.question:
+            if call.began_elsewhere and tool.spec.resumes:
+                return failed("The call began elsewhere and cannot be continued.", kind="tool_interrupted")
             return self.resume(call, tool, call.question, call.answered)
-        if call.started and tool.spec.reattaches:  # it was permitted, and its child has its task
+        if call.started and not call.began_elsewhere and tool.spec.reattaches:
+            # It was permitted, and its child has its task.
             return self._ready_again(tool, call.arguments)
         arguments = coerce(called.arguments, tool.spec.schema)
         validated, problem = _validated(tool, arguments)
@@ -84,7 +92,11 @@ class CallGate:
         if isinstance(obstacle, Ask):
             if problem := await self._precheck(tool, validated):
                 return failed(problem)
-            return self._question(call, obstacle, planned.arguments)
+            asked = self._question(call, obstacle, planned.arguments)
+            answered = call.imported_answer
+            if answered and isinstance(asked, events.QuestionAsked) and _is_same(call.imported, asked):
+                return self.resume(call, tool, asked, answered)
+            return asked
         allowed_by = obstacle.by if isinstance(obstacle, Allow) else ""
         return self._ready(tool, planned.arguments, validated, allowed_by)
 
@@ -155,6 +167,20 @@ class CallGate:
         if problem:
             return failed(f"the tool changed meanwhile: {problem}", kind="invalid_arguments")
         return ApprovedCall(tool, arguments, validated, "", answer, state)
+
+
+def _is_refusal(asked: events.QuestionAsked, answered: events.QuestionAnswered) -> bool:
+    return asked.asked_by in ("permission", "hook") and not grants(asked, answered)
+
+
+def _is_same(imported: events.QuestionAsked | None, asked: events.QuestionAsked) -> bool:
+    """Whether a person who answered an imported question saw exactly what is asked here. The project's folder
+    is not exported."""
+    if imported is None or (imported.asked_by, imported.state) != (asked.asked_by, asked.state):
+        return False
+    details = {**(asked.question.details or {})}
+    details.pop("project", None)
+    return imported.question == msgspec.structs.replace(asked.question, details=details or None)
 
 
 class _Before:

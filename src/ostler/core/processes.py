@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from ostler.core.process_tree import inside_mark, reap_orphans, spawning
 from ostler.schema.errors import OstlerError, UsageError
 
 SESSION_VARIABLE = "OSTLER_SESSION"
@@ -28,7 +29,7 @@ not recorded yet when we were killed. A call's id is unique only within its sess
 
 
 def process_environment(session: str, call: str) -> dict[str, str]:
-    return {SESSION_VARIABLE: session, CALL_VARIABLE: call}
+    return {SESSION_VARIABLE: session, CALL_VARIABLE: call, **inside_mark()}
 
 
 class ProcessId(msgspec.Struct, frozen=True):
@@ -278,17 +279,21 @@ class OwnedGroup:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         owner = OwnerPipe()
+        if mark := inside_mark():
+            environment = {**(os.environ if environment is None else environment), **mark}
         try:
-            self.process = subprocess.Popen(
-                command,
-                cwd=cwd,
-                env=environment,
-                stdin=stdin,
-                stdout=stdout,
-                stderr=stderr,
-                start_new_session=True,
-                pass_fds=(owner.child_end,),
-            )
+            with spawning() as pids:
+                self.process = subprocess.Popen(
+                    command,
+                    cwd=cwd,
+                    env=environment,
+                    stdin=stdin,
+                    stdout=stdout,
+                    stderr=stderr,
+                    start_new_session=True,
+                    pass_fds=(owner.child_end,),
+                )
+                pids.append(self.process.pid)
         except BaseException as error:
             owner.close()
             if problem := _start_problem(error, command[0], cwd):
@@ -318,6 +323,7 @@ class OwnedGroup:
         for pipe in self._pipes:
             with suppress(BrokenPipeError):  # data that it did not read
                 pipe.close()
+        reap_orphans()
 
 
 def _start_problem(error: BaseException, program: str, cwd: Path) -> str:

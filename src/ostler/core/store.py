@@ -184,6 +184,15 @@ class Blobs(Protocol):
 class Store(Log, Leases, Inbox, Blobs, Protocol):
     """A log, leases, an inbox and blobs in one."""
 
+    @property
+    def id(self) -> str:
+        """The store's own id, made once. Consent counts only in the store that it was given in; a copy of the
+        store keeps the id. Empty where the store is not here."""
+
+    def consent_problem(self, process: int | None = None) -> str:
+        """Why a process, by default this one, must not answer, allow or trust in this store: it was started
+        by one of its agents. Empty if it may."""
+
     socket_folder: Path | None
     """The folder for the sockets of this user's processes that use this store."""
 

@@ -81,6 +81,8 @@ class SessionStarted(Record, frozen=True):
     child_of: str = ""
     """The parent's session, for a child; `call` is the parent's tool call."""
     call: str = ""
+    imported: int = 0
+    """So many facts came from a file, which the import sets: no consent in them counts."""
 
 
 class SessionRenamed(Record, frozen=True):
@@ -354,7 +356,12 @@ class QuestionAnswered(Record, frozen=True):
     outcome: Literal["answered", "declined", "withdrawn"]
     answer: Any = None
     by: str = ""
+    """The name that the client gives itself."""
     request: str = ""
+    identity: str = ""
+    """Who answered: `user:NAME` for a local user, `token:NAME` over HTTP."""
+    store: str = ""
+    """The id of the store that it was answered in: the answer counts only there."""
 
 
 class PermissionRemembered(Record, frozen=True):
@@ -367,6 +374,9 @@ class PermissionRemembered(Record, frozen=True):
     where: str = ""
     by: str = ""
     request: str = ""
+    identity: str = ""
+    """As in `question_answered`."""
+    store: str = ""
 
 
 class RunWaiting(Record, frozen=True):

@@ -17,7 +17,9 @@ class Request(
 ):
     id: str
     by: str = ""
-    """Who sends it."""
+    """The name that the client gives itself."""
+    identity: str = ""
+    """Who sends it, as whoever accepts the request has authenticated: a client's own value is replaced."""
 
 
 class Prompt(Request, frozen=True):
@@ -160,6 +162,9 @@ _RunRequest = Prompt | Continue | Steer | Answer | Cancel | Pause | Resume
 _TreeRequest = Fork | Navigate | SetModel | Compact | UndoCompaction | Rename | Label | CollapseBranch
 _OtherRequest = ReleasePrompts | TakeBack | RevokePermission | FinishCall | RunCommand | Keys | Resize
 AnyRequest = _RunRequest | _TreeRequest | _OtherRequest
+
+CONSENT = (Answer, RevokePermission, Keys)
+"""These may allow something: no process that an agent started may send them."""
 
 OVERTAKING = (Cancel, Answer, TakeBack)
 """These are handled before requests that arrived earlier."""

@@ -53,9 +53,14 @@ class MemoryStore:
 
     def __init__(self, world: World | None = None) -> None:
         self._now_ms: Callable[[], int] = (world or World()).now_ms
+        self.id = (world or World()).new_id("store")
         self._sessions: dict[str, _Session] = {}
         self._blobs: dict[tuple[str, str], tuple[str, bytearray]] = {}
         self._notifier = ChangeNotifier()
+
+    def consent_problem(self, process: int | None = None) -> str:
+        """No other process can reach it."""
+        return ""
 
     # --- log ----------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ from ostler.server.state import ServerState
 from ostler.server.submit import require_settlement, submit, wait_for_settlement
 from ostler.sessions.run_tree import current_status, load_state, require_no_parent_at_work
 from ostler.sessions.session import create_session, delete_session
-from ostler.store.portable import read_export
+from ostler.store.portable import add_export, read_export
 
 operations = Operations("sessions")
 
@@ -285,6 +285,12 @@ async def export_session(server: ServerState, session: str, query: ExportQuery) 
     return StreamingResponse(pieces, headers=headers, media_type=media_type)
 
 
+class ImportedSession(SessionSummary, frozen=True, omit_defaults=True):
+    """The new session, and what of the file does not count here."""
+
+    dropped: tuple[str, ...] = ()
+
+
 class ImportQuery(msgspec.Struct, frozen=True):
     cwd: str = ""
     """The folder of the imported session; default: the server's own."""
@@ -293,16 +299,19 @@ class ImportQuery(msgspec.Struct, frozen=True):
 @copy_operations.add("POST", "/sessions/import", status=201, consumes=LINES, most_body=MOST_BYTES)
 async def import_session(
     server: ServerState, request: Request, query: ImportQuery, ids: NewId
-) -> SessionSummary:
+) -> ImportedSession:
     """Import an exported session under a new id
 
-    A damaged or incomplete file adds nothing."""
+    A damaged or incomplete file adds nothing. A file gives no consent: `dropped` says what of it does not
+    count here, such as answers and remembered rules."""
     session, cwd = ids("ses"), folder_of(query.cwd, server.cwd)
     lines = (await request.body()).splitlines()
     try:
-        return await server.store.summary(session)
+        summary = await server.store.summary(session)
+        return ImportedSession(**msgspec.structs.asdict(summary))
     except NotFound:
         export = await asyncio.to_thread(read_export, lines, session, str(cwd))
-        await server.store.import_session(export.facts, export.blobs)
+        dropped = (await add_export(server.store, export)).dropped
         server.all_events.publish(session, SessionListed("imported"))
-        return await server.store.summary(session)
+        summary = await server.store.summary(session)
+        return ImportedSession(**msgspec.structs.asdict(summary), dropped=dropped)

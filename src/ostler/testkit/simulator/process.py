@@ -270,6 +270,7 @@ class FaultyStore:
     socket_folder = None
 
     def __init__(self, process: SimulatedProcess, store: SharedStore) -> None:
+        self.id, self.consent_problem = store.id, store.consent_problem
         self._process = process
         self._store = store
         self._counts: Counter[str] = Counter()
