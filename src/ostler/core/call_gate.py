@@ -11,7 +11,7 @@ from ostler.core.call_context import results_in
 from ostler.core.harness import OpenSession
 from ostler.core.hooks import Allow, Ask, HookScope, PlannedCall, Refuse
 from ostler.core.json_schema import coerce
-from ostler.core.questions import NOBODY_TO_ASK, grants, withdraw_question
+from ostler.core.questions import NOBODY_TO_ASK, grants, withdraw_imported
 from ostler.core.run_state import CallState, StepState
 from ostler.core.tool import Tool
 from ostler.schema import events
@@ -48,7 +48,7 @@ class CallGate:
         """Whether a call may run: the tool exists, its arguments fit, hooks and permission agree."""
         called = call.called
         if call.imported is not None:
-            withdraw_question(self._journal, call.imported)  # it is judged here, and asked here if need be
+            withdraw_imported(self._journal, call)  # it is judged here, and asked here if need be
         tool = self._harness.tools.get(called.name)
         if tool is None or called.name not in step.tools:
             names = ", ".join(step.tools) or "none"

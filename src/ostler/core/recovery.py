@@ -17,7 +17,7 @@ from ostler.core.completion import INTERRUPTED, record_failure, retry_delay
 from ostler.core.journal import Journal
 from ostler.core.lazy import lazy_module
 from ostler.core.model import ModelFailure
-from ostler.core.questions import withdraw_question
+from ostler.core.questions import withdraw_imported, withdraw_question
 from ostler.core.run_state import CallState, RunState, StepState
 from ostler.schema import events
 from ostler.schema.facts import Fact
@@ -72,8 +72,7 @@ async def _recover_step(loop: Loop, run: RunState, step: StepState) -> None:
         journal.record(events.RunResumed())
     for call in imported:
         if call.began_elsewhere:
-            if call.imported is not None:
-                withdraw_question(journal, call.imported)
+            withdraw_imported(journal, call)
             await _close_call(loop.tool_runner, journal, call)
     for call in step.open_calls():
         if call.started is None or call.is_waiting or call.answered:

@@ -9,12 +9,21 @@ from typing import Protocol
 
 import msgspec
 
+from ostler.core.process_tree import local_user
 from ostler.core.processes import ProcessId
 from ostler.schema.facts import Fact
 from ostler.schema.messages import BlobRef
-from ostler.schema.requests import AnyRequest
+from ostler.schema.requests import Answer, AnyRequest, RevokePermission
 
 NO_REQUESTS: Mapping[str, int] = {}
+
+
+def accepted(request: AnyRequest) -> AnyRequest:
+    """The request as a store takes it: one that gives consent names who does. The server has set the token;
+    otherwise it is the user of this process."""
+    if isinstance(request, Answer | RevokePermission) and not request.identity:
+        return msgspec.structs.replace(request, identity=local_user())
+    return request
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -155,7 +164,8 @@ class Inbox(Protocol):
     """Requests that are not handled yet. Any process may submit one."""
 
     async def submit(self, session: str, request: AnyRequest) -> bool:
-        """False if a request with this id exists already; the first one counts."""
+        """False if a request with this id exists already; the first one counts. Stores what `accepted`
+        returns. Raises `ConsentRefused` for a request in `CONSENT` if an agent has started this process."""
 
     async def pending(self, session: str) -> list[AnyRequest]:
         """In the order to handle them: `cancel`, `answer` and `take_back` first, then by arrival."""

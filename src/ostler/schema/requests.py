@@ -18,8 +18,6 @@ class Request(
     id: str
     by: str = ""
     """The name that the client gives itself."""
-    identity: str = ""
-    """Who sends it, as whoever accepts the request has authenticated: a client's own value is replaced."""
 
 
 class Prompt(Request, frozen=True):
@@ -44,6 +42,8 @@ class Answer(Request, frozen=True):
     question: str
     answer: Any = None
     declined: bool = False
+    identity: str = ""
+    """Who answers: set by whoever accepts the request, in place of what a client says."""
 
 
 class Cancel(Request, frozen=True):
@@ -128,6 +128,8 @@ class RevokePermission(Request, frozen=True):
     """Revoke a rule that this session remembers."""
 
     rule: str
+    identity: str = ""
+    """As in `Answer`."""
 
 
 class FinishCall(Request, frozen=True):

@@ -18,6 +18,7 @@ import msgspec
 from ostler.models.credentials import write_privately
 from ostler.schema.errors import ConfigurationError, NotFound, UsageError
 from ostler.schema.ids import new_id
+from ostler.store.consent import require_own_consent
 from ostler.store.paths import state_folder
 
 TokenScope = Literal["observe", "all"]
@@ -81,6 +82,7 @@ class TokenStore:
         """Creates a token and returns it; only its hash is stored."""
         if not name.strip() or not name.isprintable() or len(name) > LONGEST_NAME:
             raise UsageError(f"a token needs a name of at most {LONGEST_NAME} letters")
+        require_own_consent()
         with self._changing() as file:
             if any(name in (one.name, one.id) for one in file.tokens):
                 raise UsageError(f"there is a token {name!r} already; revoke it, or use another name")
@@ -98,6 +100,11 @@ class TokenStore:
                 raise NotFound(f"there is no token {name!r}; see `ostler token list`")
             file.tokens.remove(token)
         return token
+
+    def name_of(self, principal: Principal) -> str:
+        """The name of the token, which may have been revoked meanwhile."""
+        names = [one.name for one in self._file().tokens if one.id == principal.token]
+        return names[0] if names else principal.token
 
     def all(self) -> list[Token]:
         return list(self._file().tokens)

@@ -9,7 +9,7 @@ import msgspec
 
 from ostler.core.journal import World
 from ostler.core.processes import ProcessId
-from ostler.core.store import NO_REQUESTS, BlobPart, Hit, Lease, SessionSummary
+from ostler.core.store import NO_REQUESTS, BlobPart, Hit, Lease, SessionSummary, accepted
 from ostler.schema.errors import NotFound, StoreError
 from ostler.schema.events import AssistantMessage, ToolResultFact, UserMessage
 from ostler.schema.facts import Fact
@@ -193,7 +193,7 @@ class MemoryStore:
         stored = self._session(session)
         if request.id in stored.requests or request.id in stored.settled:
             return False
-        stored.requests[request.id] = request
+        stored.requests[request.id] = accepted(request)
         self._notifier.notify(inbox_of(session))
         return True
 

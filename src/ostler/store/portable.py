@@ -169,7 +169,9 @@ def _marked(first: Fact, count: int) -> Fact:
     """The first fact with the number of imported facts. A parent's session is not here, and one that has its
     id is not the parent."""
     names = msgspec.json.decode(first.body, type=dict[str, msgspec.Raw])
-    unlinked = {name: msgspec.Raw(b'""') for name in ("child_of", "call") if name in names}
+    unlinked: dict[str, msgspec.Raw] = {
+        name: msgspec.Raw(b'""') for name in ("child_of", "call") if name in names
+    }
     return _with_fields(first, {**unlinked, "imported": msgspec.Raw(str(count).encode())})
 
 
@@ -203,7 +205,7 @@ class _OpenCalls:
                 self._calls.pop(call, None)
             case events.QuestionAsked(id=id, call=call):
                 self._questions[id] = call
-            case events.QuestionAnswered(id=id):
+            case events.QuestionAnswered(id=id, outcome="answered" | "declined"):
                 self._answers.setdefault(self._questions.get(id, ""), []).append(fact)
             case events.ChildStarted(child=child) if fact.run:
                 self.children.add(child)

@@ -14,7 +14,7 @@ import msgspec
 from ostler.core.journal import World
 from ostler.core.process_tree import why_inside
 from ostler.core.processes import ProcessId
-from ostler.core.store import NO_REQUESTS, BlobPart, Hit, Lease, SessionSummary
+from ostler.core.store import NO_REQUESTS, BlobPart, Hit, Lease, SessionSummary, accepted
 from ostler.schema.errors import ConsentRefused, NotFound
 from ostler.schema.events import ToolResultFact
 from ostler.schema.facts import Fact
@@ -266,7 +266,7 @@ class SqliteStore:
             raise ConsentRefused(problem)
 
         def work(db: sqlite3.Connection) -> bool:
-            row = (_key(db, session), request.id, encode_request(request))
+            row = (_key(db, session), request.id, encode_request(accepted(request)))
             insert = "insert or ignore into inbox (session, id, body) values (?, ?, ?)"
             return db.execute(insert, row).rowcount == 1
 

@@ -14,8 +14,9 @@ from ostler.schema.errors import NotFound
 from ostler.schema.facts import Fact
 from ostler.schema.ids import NewId
 from ostler.schema.messages import PlainBlock
-from ostler.schema.requests import AnyRequest, TakeBack
+from ostler.schema.requests import CONSENT, AnyRequest, TakeBack
 from ostler.server.operations import FactLine, Operations, json_response
+from ostler.server.peers import refuse_agents
 from ostler.server.state import ServerState
 from ostler.server.submit import (
     ExpandedRequest,
@@ -91,7 +92,12 @@ async def make_request(
     The same id twice is one request; without an `id`, one is generated. It waits in the session's inbox: 202,
     or is settled within `wait` seconds: 200. Only the server that drives the session takes secret answers."""
     fields = {**msgspec.structs.asdict(body), "id": body.id or ids("req"), "by": body.by or "api"}
+    if "identity" in fields:  # whatever the client says
+        principal = server.auth.principal(request)
+        fields["identity"] = f"token:{server.auth.book.name_of(principal)}" if principal else ""
     made = cast("Any", type(body).__bases__[0])(**fields)
+    if isinstance(made, CONSENT):
+        await refuse_agents(server.store, request)
     typed = _is_typed(server, query, request)
     sent = await expand_request(server, session, made) if typed else ExpandedRequest(made)
     await submit(server, session, sent.request)
