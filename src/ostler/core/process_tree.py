@@ -41,13 +41,13 @@ _stores: WeakSet[_WithId] = WeakSet()
 
 def mark_children(store: _WithId) -> None:
     """From now on, processes that we start carry the mark of this store, as long as it exists."""
-    _stores.add(store)
+    if store.id:  # read here, because it may be closed when a process starts
+        _stores.add(store)
 
 
 def inside_mark() -> dict[str, str]:
     """The variable for a new process. The marks of those we run inside are kept."""
-    ids = {store.id for store in tuple(_stores)} - {""}
-    if not ids:
+    if not (ids := {store.id for store in tuple(_stores)}):
         return {}
     return {INSIDE_VARIABLE: ":".join(sorted(ids | _split(os.environ.get(INSIDE_VARIABLE, ""))))}
 

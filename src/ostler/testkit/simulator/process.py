@@ -222,6 +222,7 @@ class SharedStore(MemoryStore):
 
     def __init__(self, world: World, ledger: Ledger) -> None:
         super().__init__(world)
+        self.id = "store_simulated"
         self._ledger = ledger
 
     def append_now(
