@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import msgspec
 from msgspec.structs import replace
 
 from ostler.schema.errors import Failure
@@ -34,6 +33,7 @@ from ostler.schema.live_events import ToolInputEnded as ToolInputEnded
 from ostler.schema.live_events import ToolInputStarted as ToolInputStarted
 from ostler.schema.live_events import ToolOutput as ToolOutput
 from ostler.schema.messages import BlobRef, Block, Message, PlainBlock, StopReason
+from ostler.schema.messages import TodoItem as TodoItem
 from ostler.schema.outcomes import Display, FailureKind, Question, ResumeStrategy
 from ostler.schema.usage import Limits as Limits
 from ostler.schema.usage import Totals as Totals
@@ -82,7 +82,7 @@ class SessionStarted(Record, frozen=True):
     """The parent's session, for a child; `call` is the parent's tool call."""
     call: str = ""
     imported: int = 0
-    """So many facts came from a file, which the import sets: no consent in them counts."""
+    """So many facts came from a file: no consent in them counts. Set by the import."""
 
 
 class SessionRenamed(Record, frozen=True):
@@ -350,18 +350,16 @@ class QuestionAsked(Record, frozen=True):
 
 
 class QuestionAnswered(Record, frozen=True):
-    """The one answer to a question, without the answer itself if the question is `secret`."""
+    """The one answer to a question; a `secret` one is left out. It counts only in the store with that id."""
 
     id: str
     outcome: Literal["answered", "declined", "withdrawn"]
     answer: Any = None
     by: str = ""
-    """The name that the client gives itself."""
     request: str = ""
     identity: str = ""
-    """Who answered: `user:NAME` for a local user, `token:NAME` over HTTP."""
+    """Who answered: `user:NAME`, or `token:NAME` over HTTP. `by` is the name that the client gives itself."""
     store: str = ""
-    """The id of the store that it was answered in: the answer counts only there."""
 
 
 class PermissionRemembered(Record, frozen=True):
@@ -375,7 +373,6 @@ class PermissionRemembered(Record, frozen=True):
     by: str = ""
     request: str = ""
     identity: str = ""
-    """As in `question_answered`."""
     store: str = ""
 
 
@@ -446,12 +443,6 @@ class BranchCollapsed(Entry, frozen=True):
     summary: str
     leaf: int
     request: str = ""
-
-
-class TodoItem(msgspec.Struct, frozen=True, omit_defaults=True):
-    id: str
-    text: str
-    status: Literal["open", "active", "done", "dropped"] = "open"
 
 
 class TodoUpdated(Entry, frozen=True):
