@@ -107,10 +107,8 @@ def test_the_refusal_is_one_line(ostler: Ostler, serve: Serve) -> None:
     ],
     ids=" ".join,
 )
-@pytest.mark.parametrize("is_clean", [False, True], ids=["marked", "clean"])
-def test_a_tool_cannot_allow_or_trust(
-    ostler: Ostler, serve: Serve, arguments: tuple[str, ...], is_clean: bool
-) -> None:
+def test_a_tool_cannot_allow_or_trust(ostler: Ostler, serve: Serve, arguments: tuple[str, ...]) -> None:
+    is_clean = len(arguments) % 2 == 1  # then only the tree of processes tells
     (ostler.work / "ostler.toml").write_text('allow = ["bash"]\n')
     assert ostler("permissions", "allow", "bash(ls)", "--user").code == 0, "a person may"
     saved = {path: path.read_bytes() for path in ostler.home.glob("*.json")}
