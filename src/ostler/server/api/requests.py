@@ -14,7 +14,7 @@ from ostler.schema.errors import NotFound
 from ostler.schema.facts import Fact
 from ostler.schema.ids import NewId
 from ostler.schema.messages import PlainBlock
-from ostler.schema.requests import CONSENT, AnyRequest, TakeBack
+from ostler.schema.requests import CONSENT, Answer, AnyRequest, RevokePermission, TakeBack
 from ostler.server.operations import FactLine, Operations, json_response
 from ostler.server.peers import refuse_agents
 from ostler.server.state import ServerState
@@ -92,18 +92,26 @@ async def make_request(
     The same id twice is one request; without an `id`, one is generated. It waits in the session's inbox: 202,
     or is settled within `wait` seconds: 200. Only the server that drives the session takes secret answers."""
     fields = {**msgspec.structs.asdict(body), "id": body.id or ids("req"), "by": body.by or "api"}
-    if "identity" in fields:  # whatever the client says
-        principal = server.auth.principal(request)
-        fields["identity"] = f"token:{server.auth.book.name_of(principal)}" if principal else ""
-    made = cast("Any", type(body).__bases__[0])(**fields)
-    if isinstance(made, CONSENT):
-        await refuse_agents(server.store, request)
+    made = await _authenticated(server, cast("Any", type(body).__bases__[0])(**fields), request)
     typed = _is_typed(server, query, request)
     sent = await expand_request(server, session, made) if typed else ExpandedRequest(made)
     await submit(server, session, sent.request)
     publish_notices(server, session, sent)
     state = state_of_request(fields["id"], await fact_of(server, session, fields["id"], query.wait))
     return json_response(state, 202 if state.state == "waiting" else 200)
+
+
+async def _authenticated(server: ServerState, made: AnyRequest, request: Request) -> AnyRequest:
+    """A request that gives consent gets the identity of its sender, whatever the client says. Raises
+    `ConsentRefused` if that is an agent."""
+    if not isinstance(made, CONSENT):
+        return made
+    await refuse_agents(server.store, request)
+    if not isinstance(made, Answer | RevokePermission):
+        return made
+    principal = server.auth.principal(request)
+    identity = f"token:{server.auth.book.name_of(principal)}" if principal else ""
+    return msgspec.structs.replace(made, identity=identity)
 
 
 def _is_typed(server: ServerState, query: NewRequestQuery, request: Request) -> bool:
