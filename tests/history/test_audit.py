@@ -16,6 +16,7 @@ from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
 from ostler.core.hooks import Hook, Refuse, Retry, Rewrite, StepPlan, Suppress
 from ostler.core.journal import World
+from ostler.core.process_tree import local_user
 from ostler.history.audit import Trail, audit_entries, audit_of, why
 from ostler.history.audit_decisions import ACTIONS, NO_DECISION, AuditEntry
 from ostler.models.scripted import Call, ScriptedModel, Turn
@@ -293,7 +294,8 @@ async def test_remembered_and_revoked_rules_are_audited() -> None:
     )
     await ran.session.advance()
     (revoked,) = [entry for entry in audit(ran) if entry.action == "permission.revoke"]
-    assert (revoked.who, revoked.what) == ("ada", "bash(git push)")
+    assert (revoked.who, revoked.what) == (local_user(), "bash(git push)")
+    assert revoked.details is not None and revoked.details["by"] == "ada", "what the client said"
 
 
 async def test_a_secret_answer_is_not_in_the_audit() -> None:
@@ -481,7 +483,7 @@ async def test_copied_facts_are_audited_only_in_their_original() -> None:
     (start,) = await audit_of(store, copy)
     assert start.reason.startswith(f"a copy of session {ran.session.id} up to its entry")
     lines = [line async for line in export_session(store, ran.session.id)]
-    imported = await import_session(store, lines, "/elsewhere", World())
+    imported = (await import_session(store, lines, "/elsewhere", World())).session
     actions = [entry.action for entry in await audit_of(store, imported)]
     assert actions[1:] == [entry.action for entry in audit(ran)]
 

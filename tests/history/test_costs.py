@@ -166,7 +166,7 @@ async def test_forks_and_imports_are_not_counted_twice() -> None:
     await put(store, facts_of(UserMessage(as_content("hello")), usage, UserMessage(as_content("and?"))))
     await fork(store, "ses_one", None, World())
     lines = [line async for line in export_session(store, "ses_one")]
-    imported = await import_session(store, lines, "/", World())
+    imported = (await import_session(store, lines, "/", World())).session
 
     async def total() -> list[Group]:
         return grouped(await store.usages(), ["model"], {one.id: "" for one in await store.sessions()})

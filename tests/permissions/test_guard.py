@@ -12,6 +12,7 @@ import pytest
 from ostler.core.function_tool import tool
 from ostler.core.hooks import Allow, Ask, PlannedCall, Refuse
 from ostler.core.journal import World
+from ostler.core.process_tree import local_user
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.permissions.guard import permission_hook, remember_answer, user_guard
 from ostler.permissions.memory import forget, read_memory, remember, remembered_rules
@@ -104,7 +105,9 @@ async def test_the_session_remembers_an_answer_and_does_not_ask_again(project: P
     assert len(ran.all(QuestionAsked)) == 1
     assert ran.results() == ["ran git push origin"] * 3
     (remembered,) = ran.all(PermissionRemembered)
-    assert remembered == PermissionRemembered("bash(git push)", "allow", "session", ran.session.id)
+    expected = PermissionRemembered("bash(git push)", "allow", "session", ran.session.id)
+    given = {"store": ran.session.journal.store.id, "identity": local_user()}
+    assert remembered == msgspec.structs.replace(expected, **given)
     assert ran.session.state.permissions == {"bash(git push)": "allow"}
     assert not permissions_file().exists()
     again = await run_with_answers(project, "no")
@@ -216,7 +219,7 @@ async def test_a_fork_or_an_import_does_not_inherit_session_permissions(project:
     assert any(b"permission_remembered" in line for line in lines)
     for copy in (
         await fork(store, session.id, None, World()),
-        await import_session(store, lines, str(project), World()),
+        (await import_session(store, lines, str(project), World())).session,
     ):
         assert (await open_session(store, copy, session.harness)).state.permissions == {}
 

@@ -52,6 +52,7 @@ def test_exit_codes_and_statuses_are_those_that_scripts_rely_on() -> None:
         "ConfigurationError": 2,
         "NotFound": 2,
         "SessionBusy": 2,
+        "ConsentRefused": 4,
         "NoModel": 3,
         "CallRefused": 4,
         "NotTrusted": 4,

@@ -76,6 +76,10 @@ async def write(path: Path) -> None:
     await store.import_session(facts("ses_cut", 8), [BlobPart("out_call_1", b"of another session")])
     await store.search("parser")
     await store.close()
+    db = sqlite3.connect(path)
+    with db:
+        db.execute("update store set id = 'store_golden'")
+    db.close()
 
 
 def dump(path: Path) -> str:

@@ -52,7 +52,7 @@ async def exported(store: Store, session: str) -> list[bytes]:
 
 
 async def reimported(store: Store, lines: list[bytes]) -> list[Fact]:
-    return await store.read(await import_session(store, lines, ELSEWHERE, World()))
+    return await store.read((await import_session(store, lines, ELSEWHERE, World())).session)
 
 
 def user_message(text: str) -> events.UserMessage:
@@ -146,7 +146,7 @@ async def test_a_fact_of_22_megabytes_can_be_exported_and_imported(tmp_path: Pat
         async for line in export_session(store, await put(store, facts)):
             out.write(line)
     with file.open("rb") as lines:
-        copy = await store.read(await import_session(store, lines, ELSEWHERE, World()))
+        copy = await store.read((await import_session(store, lines, ELSEWHERE, World())).session)
     await store.close()
     assert file.stat().st_size > 22 * 2**20
     assert copy[1].body == facts[1].body

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sqlite3
 import sys
 import threading
@@ -16,7 +17,7 @@ from ostler.core.state import fold
 from ostler.schema.errors import SessionHeld, StoreError, StoreFull, StoreNewer
 from ostler.store.rules import LEASE_MS
 from ostler.store.sqlite import SqliteStore
-from ostler.store.sqlite_connection import connect, version_of
+from ostler.store.sqlite_connection import MIGRATIONS, connect, version_of
 from tests.store import golden_store
 from tests.store.golden_store import GOLDEN, NOW_MS, OUTPUT, OWNER, PROMPT, TOOL, facts
 from tests.support.small_session import HERE, first, numbers, user_fact
@@ -103,13 +104,13 @@ def others(path: Path) -> list[str]:
 
 async def test_an_older_store_is_copied_and_migrated(path: Path) -> None:
     await stored(path)
-    db = connect(path, migrations=(add_colour, paint))
+    db = connect(path, migrations=(*MIGRATIONS, add_colour, paint))
     assert db.execute("select id, last_seq, colour from sessions").fetchall() == [("ses_1", 3, "red")]
     assert db.execute("select count(*) from facts").fetchone() == (3,)
     db.close()
-    assert version(path) == 3
-    assert others(path) == ["store.db.version-1"]
-    copy = SqliteStore(path.with_name("store.db.version-1"))
+    assert version(path) == version_of() + 2
+    assert others(path) == ["store.db.version-2"]
+    copy = SqliteStore(path.with_name("store.db.version-2"))
     assert await numbers(copy) == [1, 2, 3]
     await copy.close()
     with pytest.raises(StoreNewer):
@@ -119,8 +120,8 @@ async def test_an_older_store_is_copied_and_migrated(path: Path) -> None:
 async def test_the_copy_includes_the_write_ahead_log(path: Path) -> None:
     living = SqliteStore(path)
     lease = await living.create(first(), HERE)
-    connect(path, migrations=(add_colour,)).close()
-    copy = SqliteStore(path.with_name("store.db.version-1"))
+    connect(path, migrations=(*MIGRATIONS, add_colour)).close()
+    copy = SqliteStore(path.with_name("store.db.version-2"))
     assert await numbers(copy) == [1]
     await copy.close()
     await living.append(lease, [user_fact(2)])
@@ -129,12 +130,12 @@ async def test_the_copy_includes_the_write_ahead_log(path: Path) -> None:
 
 async def test_each_migration_runs_once(path: Path) -> None:
     await stored(path)
-    connect(path, migrations=(add_colour,)).close()
-    connect(path, migrations=(add_colour,)).close()
-    db = connect(path, migrations=(add_colour, paint))
+    connect(path, migrations=(*MIGRATIONS, add_colour)).close()
+    connect(path, migrations=(*MIGRATIONS, add_colour)).close()
+    db = connect(path, migrations=(*MIGRATIONS, add_colour, paint))
     assert db.execute("select colour from sessions").fetchall() == [("red",)]
     db.close()
-    assert others(path) == ["store.db.version-1", "store.db.version-2"]
+    assert others(path) == ["store.db.version-2", "store.db.version-3"]
 
 
 async def test_a_failed_migration_changes_nothing(path: Path) -> None:
@@ -145,8 +146,8 @@ async def test_a_failed_migration_changes_nothing(path: Path) -> None:
         db.execute("select * from nowhere")
 
     with pytest.raises(StoreError, match="nowhere"):
-        connect(path, migrations=(add_colour, stumble))
-    assert version(path) == 1
+        connect(path, migrations=(*MIGRATIONS, add_colour, stumble))
+    assert version(path) == version_of()
     store = SqliteStore(path)
     assert await numbers(store) == [1, 2, 3]
     await store.close()
@@ -155,13 +156,13 @@ async def test_a_failed_migration_changes_nothing(path: Path) -> None:
 CRASHES = """
 import os, sys
 from pathlib import Path
-from ostler.store.sqlite_connection import connect
+from ostler.store.sqlite_connection import MIGRATIONS, connect
 
 def crash(db):
     db.execute("delete from facts")
     os._exit(7)
 
-connect(Path(sys.argv[1]), migrations=(crash,))
+connect(Path(sys.argv[1]), migrations=(*MIGRATIONS, crash))
 """
 
 
@@ -169,12 +170,12 @@ async def test_a_crash_during_a_migration_changes_nothing(path: Path) -> None:
     await stored(path)
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", CRASHES, str(path))
     assert await process.wait() == 7
-    assert version(path) == 1
+    assert version(path) == version_of()
     store = SqliteStore(path)
     assert await numbers(store) == [1, 2, 3]
     await store.close()
-    connect(path, migrations=(add_colour,)).close()
-    assert version(path) == 2
+    connect(path, migrations=(*MIGRATIONS, add_colour)).close()
+    assert version(path) == version_of() + 1
 
 
 async def test_a_migration_without_room_for_the_copy_changes_nothing(
@@ -187,8 +188,8 @@ async def test_a_migration_without_room_for_the_copy_changes_nothing(
 
     monkeypatch.setattr(Path, "touch", no_room)
     with pytest.raises(StoreFull):
-        connect(path, migrations=(add_colour,))
-    assert version(path) == 1
+        connect(path, migrations=(*MIGRATIONS, add_colour))
+    assert version(path) == version_of()
     assert others(path) == []
 
 
@@ -202,17 +203,42 @@ async def test_one_of_several_processes_migrates_an_old_store(path: Path) -> Non
 
     def open_it() -> None:
         meeting.wait(60)
-        connect(path, migrations=(add_colour, count)).close()
+        connect(path, migrations=(*MIGRATIONS, add_colour, count)).close()
 
     await asyncio.gather(*(asyncio.to_thread(open_it) for _ in range(4)))
     assert len(taken) == 1
-    assert version(path) == 3
+    assert version(path) == version_of() + 2
 
 
 def test_a_new_store_has_the_current_version(path: Path) -> None:
     def must_not_run(db: sqlite3.Connection) -> None:
         raise AssertionError("there is nothing to bring forward")
 
-    connect(path, migrations=(must_not_run,)).close()
-    assert version(path) == 2
+    connect(path, migrations=(*MIGRATIONS, must_not_run)).close()
+    assert version(path) == version_of() + 1
     assert others(path) == []
+
+
+# --- the id of the store ------------------------------------------------------------------------------
+
+
+async def test_an_older_store_gets_an_id_once_and_its_copies_keep_it(path: Path) -> None:
+    golden_store.restore(path, VERSIONS["store-v1"])
+    store = SqliteStore(path)
+    own = store.id
+    await store.close()
+    assert own.startswith("store_") and len(own) > 30
+    assert others(path) == ["store.db.version-1"]
+    copied = path.with_name("copied.db")
+    shutil.copyfile(path, copied)
+    for again in (path, copied):
+        store = SqliteStore(again)
+        assert store.id == own
+        await store.close()
+
+
+async def test_each_new_store_has_an_id_of_its_own(tmp_path: Path) -> None:
+    stores = [SqliteStore(tmp_path / name) for name in ("a.db", "b.db")]
+    assert stores[0].id != stores[1].id
+    for store in stores:
+        await store.close()

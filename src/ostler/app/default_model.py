@@ -22,6 +22,7 @@ from ostler.models.factory import for_any_model, key_search
 from ostler.models.providers import Provider, configured_providers
 from ostler.schema.errors import ConfigurationError, NoModel, how_to_install
 from ostler.schema.text import plural
+from ostler.store.consent import require_own_consent
 from ostler.store.paths import expand_home, gguf_folder, server_consent_file
 
 TYPE_CHECKING = False
@@ -238,7 +239,8 @@ def _by_server(server: LocalServer, consent: dict[str, bool], ask: Ask | None) -
 
 
 def remember_server(base_url: str, *, allowed: bool) -> None:
-    """Stores the person's answer about a server."""
+    """Stores the person's answer about a server. Raises `ConsentRefused`."""
+    require_own_consent()
     consent = ModelProbe(Settings()).consent | {base_url: allowed}
     write_privately(server_consent_file(), msgspec.json.encode(consent))
 

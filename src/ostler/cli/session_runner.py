@@ -261,7 +261,8 @@ def _settings_of_run(settings: Settings, run: RunState, options: RunOptions) -> 
         print_stderr(f"the run started with --permissions {profile}; unless you repeat that, it asks")
         changes["permissions"] = max(settings.permissions, "ask", key=PROFILES.index)
         changes["on_question"] = "wait"
-    if run.waiting or run.idle_ms:
+    is_imported = run.step is not None and any(call.must_be_judged for call in run.step.open_calls())
+    if run.waiting or run.idle_ms or is_imported:
         changes["on_question"] = "wait"
     if options.on_question is not None:
         changes.pop("on_question", None)

@@ -275,7 +275,10 @@ async def export(options: argparse.Namespace, store: Store) -> None:
 
 async def import_(options: argparse.Namespace, store: Store) -> None:
     with read_export_file(options.file) as lines:
-        print(await portable.import_session(store, lines, str(working_directory()), World()))
+        imported = await portable.import_session(store, lines, str(working_directory()), World())
+    print(imported.session)
+    for line in imported.dropped:
+        print_stderr(f"dropped {one_line(line)}")
 
 
 async def fork(options: argparse.Namespace, store: Store) -> None:

@@ -13,7 +13,7 @@ from ostler.core.harness import OpenSession
 from ostler.core.hooks import Allow, Ask, HookScope, PlannedCall, Refuse
 from ostler.core.json_schema import coerce
 from ostler.core.lazy import lazy_module
-from ostler.core.questions import NOBODY_TO_ASK, grants
+from ostler.core.questions import NOBODY_TO_ASK, grants, withdraw_imported
 from ostler.core.run_state import CallState, StepState
 from ostler.core.secrets import MASK
 from ostler.core.tool import Tool
@@ -64,6 +64,8 @@ class CallGate:
     ) -> ApprovedCall | FinalOutcome | events.QuestionAsked:
         """Whether a call may run: the tool exists, its arguments fit, hooks and permission agree."""
         called = call.called
+        if call.imported is not None:
+            withdraw_imported(self._journal, call)  # it is judged here, and asked here if need be
         tool = self._harness.tools.get(called.name)
         if tool is None or called.name not in step.tools:
             names = ", ".join(step.tools) or "none"
@@ -72,9 +74,15 @@ class CallGate:
         if called.malformed:
             text = f"invalid arguments for {called.name}: {called.malformed}"
             return failed(text, kind="invalid_arguments")
+        declined = call.imported_answer
+        if call.imported and declined and _is_refusal(call.imported, declined):
+            return self.resume(call, tool, call.imported, declined)
         if call.answered and call.question:
+            if call.began_elsewhere and tool.spec.resumes:
+                return failed("The call began elsewhere and cannot be continued.", kind="tool_interrupted")
             return self.resume(call, tool, call.question, call.answered)
-        if call.started and tool.spec.reattaches:  # it was permitted, and its child has its task
+        if call.started and not call.began_elsewhere and tool.spec.reattaches:
+            # It was permitted, and its child has its task.
             return self._ready_again(tool, call.arguments)
         arguments = coerce(called.arguments, tool.spec.schema)
         validated, problem = _validated(tool, arguments)
@@ -103,7 +111,11 @@ class CallGate:
         if isinstance(obstacle, Ask):
             if problem := await self._precheck(tool, validated, planned.path):
                 return failed(problem)
-            return self._question(call, obstacle, planned)
+            asked = self._question(call, obstacle, planned)
+            answered = call.imported_answer
+            if answered and isinstance(asked, events.QuestionAsked) and _is_same(call.imported, asked):
+                return self.resume(call, tool, asked, answered)
+            return asked
         return self._ready(tool, planned.arguments, validated, obstacle, planned.path)
 
     def _ready(
@@ -196,6 +208,20 @@ def not_repeated(otherwise: dict[str, Any], why: str) -> FinalOutcome:
     outcome = msgspec.convert(otherwise, Ok | Failed)
     note = Text(f"[not run again without the restriction: {why}]")
     return msgspec.structs.replace(outcome, content=(*outcome.content, note))
+
+
+def _is_refusal(asked: events.QuestionAsked, answered: events.QuestionAnswered) -> bool:
+    return asked.asked_by in ("permission", "hook") and not grants(asked, answered)
+
+
+def _is_same(imported: events.QuestionAsked | None, asked: events.QuestionAsked) -> bool:
+    """Whether a person who answered an imported question saw exactly what is asked here. The project's folder
+    is not exported."""
+    if imported is None or (imported.asked_by, imported.state) != (asked.asked_by, asked.state):
+        return False
+    details = {**(asked.question.details or {})}
+    details.pop("project", None)
+    return imported.question == msgspec.structs.replace(asked.question, details=details or None)
 
 
 class _Before:

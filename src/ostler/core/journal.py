@@ -11,12 +11,21 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 import msgspec
 
 from ostler.core.lazy import Lazy, load
+from ostler.core.process_tree import mark_children
 from ostler.core.processes import ProcessId, current_process, kill_processes_of
 from ostler.core.secrets import mask_bytes
 from ostler.core.state import SessionState, fold
 from ostler.core.store import Lease, Store
 from ostler.schema.errors import StoreError, failure_of
-from ostler.schema.events import Entry, Event, LeafMoved, StoreFailed, Warned
+from ostler.schema.events import (
+    Entry,
+    Event,
+    LeafMoved,
+    PermissionRemembered,
+    QuestionAnswered,
+    StoreFailed,
+    Warned,
+)
 from ostler.schema.facts import Fact, UnknownEvent
 from ostler.schema.ids import NewId, new_id
 
@@ -83,6 +92,7 @@ class Journal:
     """
 
     def __init__(self, store: Store, lease: Lease, state: SessionState, world: World) -> None:
+        mark_children(store)
         self.store = store
         self.lease = lease
         self.state = state
@@ -131,6 +141,8 @@ class Journal:
         """Adds a fact to the next append. `settles` is the request that it completes."""
         if self.failed:
             raise self.failed
+        if isinstance(event, QuestionAnswered | PermissionRemembered) and not event.store:
+            event = msgspec.structs.replace(event, store=self.store.id)
         state, time_ms = self.state, self.world.now_ms()
         run_id = (state.run.id if state.run else "") if run is None else run
         seq, parent = state.last_seq + 1, state.leaf if isinstance(event, Entry) else None
@@ -254,7 +266,7 @@ class Journal:
         while True:
             await self.commit()
             last = self.state.last_seq
-            state = fold(await self.store.read_opening(self.session))
+            state = fold(await self.store.read_opening(self.session), self.store.id)
             if self.state.last_seq == last:
                 self.state = state
                 self.is_moved = False
@@ -272,4 +284,4 @@ def _wake(waiting: list[asyncio.Future[None]], error: BaseException | None = Non
 
 
 async def open_journal(store: Store, lease: Lease, world: World) -> Journal:
-    return Journal(store, lease, fold(await store.read_opening(lease.session)), world)
+    return Journal(store, lease, fold(await store.read_opening(lease.session), store.id), world)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from ostler.core.lazy import lazy_module
+from ostler.core.process_tree import inside_mark, reap_orphans, spawning
 from ostler.core.secrets import tool_environment
 from ostler.schema.errors import OstlerError, UsageError
 
@@ -38,7 +39,7 @@ not recorded yet when we were killed. A call's id is unique only within its sess
 
 
 def process_environment(session: str, call: str) -> dict[str, str]:
-    return {SESSION_VARIABLE: session, CALL_VARIABLE: call}
+    return {SESSION_VARIABLE: session, CALL_VARIABLE: call, **inside_mark()}
 
 
 class ProcessLimits(
@@ -305,10 +306,9 @@ class OwnedGroup:
         confinement: Confinement | None = None,
     ) -> None:
         owner = OwnerPipe()
-        if environment is None:
-            environment = tool_environment()
+        environment = {**(tool_environment() if environment is None else environment), **inside_mark()}
         if confinement:
-            environment = {**environment, **confinement.environment}
+            environment |= confinement.environment
 
         def spawn(command: Sequence[str]) -> subprocess.Popen[bytes]:
             return subprocess.Popen(
@@ -323,7 +323,9 @@ class OwnedGroup:
             )
 
         try:
-            self.process = confinement.start(spawn, command) if confinement else spawn(command)
+            with spawning() as pids:
+                self.process = confinement.start(spawn, command) if confinement else spawn(command)
+                pids.append(self.process.pid)
         except BaseException as error:
             owner.close()
             if confinement:
@@ -365,6 +367,7 @@ class OwnedGroup:
         for pipe in self._pipes:
             with suppress(BrokenPipeError):  # data that it did not read
                 pipe.close()
+        reap_orphans()
 
 
 def _start_problem(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ostler.core.lazy import lazy_module
+from ostler.core.process_tree import local_user
 from ostler.schema.errors import CallRefused
 from ostler.schema.events import QuestionAnswered, QuestionAsked
 from ostler.schema.outcomes import Question
@@ -16,6 +17,7 @@ from ostler.schema.outcomes import Question
 if TYPE_CHECKING:
     from ostler.core import json_schema
     from ostler.core.journal import Journal
+    from ostler.core.run_state import CallState
 else:
     json_schema = lazy_module("ostler.core.json_schema")
 
@@ -64,7 +66,7 @@ class Questions:
         """Asks an expected question, and waits for the asker's answer or for a delivered one. The answer is
         recorded before any other task runs, so that the next answer finds the question closed."""
         waiting = self._waiting[asked.id]
-        asking = asyncio.ensure_future(_call_asker(asked, asker))
+        asking = asyncio.ensure_future(_call_asker(asked, asker, journal.store.consent_problem))
         try:
             await asyncio.wait({waiting, asking}, return_when=asyncio.FIRST_COMPLETED)
             if waiting.done():
@@ -84,14 +86,20 @@ class Questions:
             del self._waiting[asked.id]
 
 
-async def _call_asker(asked: QuestionAsked, asker: Asker) -> QuestionAnswered:
+async def _call_asker(
+    asked: QuestionAsked, asker: Asker, consent_problem: Callable[[], str]
+) -> QuestionAnswered:
+    """The answer of the person at this process. If an agent started the process, that is no person: then only
+    an answer from outside can allow something."""
+    if asked.question.kind == "permission" and (problem := consent_problem()):
+        return QuestionAnswered(asked.id, "declined", f"Refused: {problem}.")
     try:
         answer: Any = await asker(asked)
     except CallRefused as refusal:
-        return QuestionAnswered(asked.id, "declined", refusal.message)
+        return QuestionAnswered(asked.id, "declined", refusal.message, identity=local_user())
     except Exception as error:
         return QuestionAnswered(asked.id, "withdrawn", f"the question could not be asked: {error}")
-    return QuestionAnswered(asked.id, "answered", answer)
+    return QuestionAnswered(asked.id, "answered", answer, identity=local_user())
 
 
 def answer_problem(question: Question, value: Any) -> str:
@@ -118,6 +126,13 @@ def withdraw_question(journal: Journal, asked: QuestionAsked) -> None:
     """Closes a question without an answer, if it is still open."""
     if not journal.failed:
         record_answer(journal, asked, QuestionAnswered(asked.id, "withdrawn"))
+
+
+def withdraw_imported(journal: Journal, call: CallState) -> None:
+    """Closes the open questions about a call that came with an import."""
+    for asked in tuple(journal.state.questions.values()):
+        if asked.call == call.called.call and asked is not call.question:
+            withdraw_question(journal, asked)
 
 
 def run_of(asked: QuestionAsked) -> str | None:

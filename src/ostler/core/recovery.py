@@ -4,6 +4,7 @@ open question that nothing waits for    withdrawn
 open model call                         its usage is unknown, `model_failed`; a step tries again
 started call of a repeatable tool       starts again
 any other started call                  `tool_interrupted`
+call that had started before an import  `tool_interrupted`, whatever its tool
 open child of no call                   ended
 """
 
@@ -16,7 +17,7 @@ from ostler.core.completion import INTERRUPTED, record_failure, retry_delay
 from ostler.core.journal import Journal
 from ostler.core.lazy import lazy_module
 from ostler.core.model import ModelFailure
-from ostler.core.questions import withdraw_question
+from ostler.core.questions import withdraw_imported, withdraw_question
 from ostler.core.run_state import CallState, RunState, StepState
 from ostler.schema import events
 from ostler.schema.facts import Fact
@@ -66,6 +67,13 @@ async def _recover_step(loop: Loop, run: RunState, step: StepState) -> None:
             journal.record(events.ModelFailed(called.id, INTERRUPTED, called.attempt, delay))
         else:
             record_failure(journal, called, ModelFailure(INTERRUPTED, UNKNOWN_USAGE), delay)
+    imported = [call for call in step.open_calls() if call.must_be_judged]
+    if imported and run.waiting and not run.is_paused:
+        journal.record(events.RunResumed())
+    for call in imported:
+        if call.began_elsewhere:
+            withdraw_imported(journal, call)
+            await _close_call(loop.tool_runner, journal, call)
     for call in step.open_calls():
         if call.started is None or call.is_waiting or call.answered:
             continue

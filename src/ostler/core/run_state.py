@@ -20,7 +20,19 @@ class CallState(msgspec.Struct, eq=False):
     question: events.QuestionAsked | None = None
     answered: events.QuestionAnswered | None = None
     deferred: bool = False
+    imported: events.QuestionAsked | None = None
+    """A question about it that came with an import: the call is judged again here."""
+    imported_answer: events.QuestionAnswered | None = None
+    """The answer that was given to that question here."""
+    began_elsewhere: bool = False
+    """It had started in another store: it is not continued here."""
     result: events.ToolResultFact | None = None
+
+    @property
+    def must_be_judged(self) -> bool:
+        """It came with an import, and nothing that happened to it elsewhere counts here."""
+        is_closed = self.question is not None and self.began_elsewhere  # a tool's question stays open
+        return self.is_open and (self.began_elsewhere or self.imported is not None) and not is_closed
 
     @property
     def is_open(self) -> bool:

@@ -6,6 +6,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from ostler.core.run_state import CallState, ChildState, RunState, StepState, signature
 from ostler.core.transcript import Transcript, TranscriptBuilder
 from ostler.schema import events
@@ -19,7 +21,11 @@ from ostler.schema.usage import NOTHING_USED, Usage
 class SessionState:
     """Everything that the loop needs to know of a session."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: str = "") -> None:
+        self.store = store
+        """The id of the store, if known."""
+        self.imported = 0
+        """Facts up to this number came from a file: they are history, and authorise nothing."""
         self.id = ""
         self.cwd = ""
         self.title = ""
@@ -100,9 +106,10 @@ _COMPARED = (
 )
 
 
-def fold(facts: Sequence[Fact]) -> SessionState:
-    """The state that these facts add up to: all of a session's, or those that opening needs."""
-    state = SessionState()
+def fold(facts: Sequence[Fact], store: str = "") -> SessionState:
+    """The state that these facts add up to: all of a session's, or those that opening needs. `store` is the
+    id of the store that they are in."""
+    state = SessionState(store)
     path = None if _is_one_line(facts) else path_of(facts)
     for fact in facts:  # before any fact is applied
         if fact.type == "compaction_undone" and (path is None or fact.seq in path):
@@ -162,6 +169,7 @@ def path_of(facts: Iterable[Fact], leaf: int | None = None) -> set[int]:
 def _session_started(state: SessionState, event: events.SessionStarted, fact: Fact) -> None:
     state.id, state.cwd, state.driver = fact.session, event.cwd, event.driver
     state.child_of, state.child_call = event.child_of, event.call
+    state.imported = event.imported
 
 
 def _session_renamed(state: SessionState, event: events.SessionRenamed, fact: Fact) -> None:
@@ -181,7 +189,7 @@ def _settings_changed(state: SessionState, event: events.SettingsChanged, fact: 
         model=event.model or old.model,
         reasoning=event.reasoning or old.reasoning,
         tools=old.tools if event.tools is None else event.tools,
-        permissions=event.permissions or old.permissions,
+        permissions=old.permissions if fact.seq <= state.imported else event.permissions or old.permissions,
     )
 
 
@@ -274,6 +282,8 @@ def _call(run: RunState | None, call: str) -> CallState | None:
 
 
 def _child_started(state: SessionState, event: events.ChildStarted, fact: Fact) -> None:
+    if fact.seq <= state.imported:
+        return  # its session is not here, and one with the same id is not this child
     if not fact.run:
         state.spawned.add(event.child)
     elif state.run:
@@ -288,6 +298,8 @@ def _child_used(state: SessionState, event: events.ChildUsed, fact: Fact) -> Non
 def _child_ended(state: SessionState, event: events.ChildEnded, fact: Fact) -> None:
     if not fact.run:
         state.spawned.discard(event.child)
+    elif state.run and fact.seq <= state.imported:
+        state.run.count_children(events.Totals(runs=1), event.own, event.children)
     elif state.run and (child := state.run.children.get(event.child)):
         child.ended = event
         state.run.count_children(events.Totals(runs=1), event.own, event.children)
@@ -310,20 +322,42 @@ def _tool_result(state: SessionState, event: events.ToolResultFact, fact: Fact) 
 
 
 def _question_asked(state: SessionState, event: events.QuestionAsked, fact: Fact) -> None:
+    is_imported = fact.seq <= state.imported
+    if is_imported and event.asked_by == "tool" and event.resume != "again":
+        # The answer is the result at most: the tool is not called again with a state from a file.
+        event, is_imported = replace(event, resume="result", state=None), False
     state.questions[event.id] = event
     _update_clock(state, fact)
     if event.durable and (call := _call(state.run, event.call)):
-        call.question, call.answered = event, None
+        if is_imported:
+            call.imported, call.imported_answer = event, None
+        else:
+            call.question, call.answered, call.imported = event, None, None
 
 
 def _question_answered(state: SessionState, event: events.QuestionAnswered, fact: Fact) -> None:
     asked = state.questions.pop(event.id, None)
     _update_clock(state, fact)
-    if asked and (call := _call(state.run, asked.call)) and call.question is asked:
+    call = _call(state.run, asked.call) if asked else None
+    if call is None or _is_foreign(state, event, fact):
+        return
+    if call.question is asked:
         call.answered = event
+    elif call.imported is asked and event.outcome != "withdrawn":
+        call.imported_answer = event
+
+
+def _is_foreign(
+    state: SessionState, event: events.QuestionAnswered | events.PermissionRemembered, fact: Fact
+) -> bool:
+    """Whether this consent was given in another store. Facts of older versions do not name their store."""
+    is_elsewhere = bool(event.store and state.store) and event.store != state.store
+    return fact.seq <= state.imported or is_elsewhere
 
 
 def _permission_remembered(state: SessionState, event: events.PermissionRemembered, fact: Fact) -> None:
+    if _is_foreign(state, event, fact):
+        return
     if event.scope == "session" and event.where == fact.session:
         state.permissions.pop(event.rule, None)
         if event.effect != "revoked":
@@ -360,17 +394,18 @@ def _tool_called(run: RunState, event: events.ToolCalled) -> None:
         run.tool_calls += 1
 
 
-def _tool_started(run: RunState, event: events.ToolStarted) -> None:
-    if call := _call(run, event.call):
+def _tool_started(state: SessionState, event: events.ToolStarted, fact: Fact) -> None:
+    if call := _call(state.run, event.call):
         call.started, call.deferred = event, False
-        call.question = call.answered = None  # questions from before its start are closed
+        call.began_elsewhere = fact.seq <= state.imported
+        call.question = call.answered = call.imported = None  # questions from before its start are closed
         if event.arguments is not None:
             call.arguments = event.arguments
 
 
 def _tool_deferred(run: RunState, event: events.ToolDeferred) -> None:
     if call := _call(run, event.call):
-        call.deferred = True
+        call.deferred = not call.began_elsewhere  # what it waits for will not arrive here
 
 
 def _warned(run: RunState, event: events.Warned) -> None:
@@ -403,6 +438,7 @@ _HANDLERS: dict[type[Any], Any] = {
     events.ChildStarted: _child_started,
     events.ChildUsed: _child_used,
     events.ChildEnded: _child_ended,
+    events.ToolStarted: _tool_started,
     events.ToolResultFact: _tool_result,
     events.QuestionAsked: _question_asked,
     events.QuestionAnswered: _question_answered,
@@ -417,7 +453,6 @@ _RUN_HANDLERS: dict[type[Any], Any] = {
     events.StepStarted: _step_started,
     events.ModelFailed: _model_failed,
     events.ToolCalled: _tool_called,
-    events.ToolStarted: _tool_started,
     events.ToolDeferred: _tool_deferred,
     events.Warned: _warned,
     events.StepEnded: _step_ended,

@@ -9,12 +9,21 @@ from typing import Protocol
 
 import msgspec
 
+from ostler.core.process_tree import local_user
 from ostler.core.processes import ProcessId
 from ostler.schema.facts import Fact
 from ostler.schema.messages import BlobRef
-from ostler.schema.requests import AnyRequest
+from ostler.schema.requests import Answer, AnyRequest, RevokePermission
 
 NO_REQUESTS: Mapping[str, int] = {}
+
+
+def accepted(request: AnyRequest) -> AnyRequest:
+    """The request as a store takes it: one that gives consent names who does. The server has set the token;
+    otherwise it is the user of this process."""
+    if isinstance(request, Answer | RevokePermission) and not request.identity:
+        return msgspec.structs.replace(request, identity=local_user())
+    return request
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -155,7 +164,8 @@ class Inbox(Protocol):
     """Requests that are not handled yet. Any process may submit one."""
 
     async def submit(self, session: str, request: AnyRequest) -> bool:
-        """False if a request with this id exists already; the first one counts."""
+        """False if a request with this id exists already; the first one counts. Stores what `accepted`
+        returns. Raises `ConsentRefused` for a request in `CONSENT` if an agent has started this process."""
 
     async def pending(self, session: str) -> list[AnyRequest]:
         """In the order to handle them: `cancel`, `answer` and `take_back` first, then by arrival."""
@@ -183,6 +193,15 @@ class Blobs(Protocol):
 
 class Store(Log, Leases, Inbox, Blobs, Protocol):
     """A log, leases, an inbox and blobs in one."""
+
+    @property
+    def id(self) -> str:
+        """The store's own id, made once. Consent counts only in the store that it was given in; a copy of the
+        store keeps the id. Empty where the store is not here."""
+
+    def consent_problem(self, process: int | None = None) -> str:
+        """Why a process, by default this one, must not answer, allow or trust in this store: it was started
+        by one of its agents. Empty if it may."""
 
     socket_folder: Path | None
     """The folder for the sockets of this user's processes that use this store."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from ostler.core.process_tree import reap_orphans, spawning
 from ostler.core.processes import OwnerPipe, ProcessId, kill_processes_of, on_exit, process_environment
 from ostler.schema.errors import SessionBusy, UsageError
 
@@ -143,6 +144,7 @@ class PtyProcess:
                 break
         self._close_terminal()
         self._owner.close()
+        reap_orphans()
         if not self.ended.done():
             self.ended.set_result(os.waitstatus_to_exitcode(status))
 
@@ -205,15 +207,19 @@ def _spawn(
     ]
 
     def spawn(path: str, arguments: list[str], *, setsid: bool) -> int:
-        return os.posix_spawn(
-            path,
-            arguments,
-            variables,
-            file_actions=file_actions,
-            setsid=setsid,
-            setsigmask=[],
-            setsigdef=_DEFAULT_SIGNALS,
-        )
+        with spawning() as pids:
+            pids.append(
+                os.posix_spawn(
+                    path,
+                    arguments,
+                    variables,
+                    file_actions=file_actions,
+                    setsid=setsid,
+                    setsigmask=[],
+                    setsigdef=_DEFAULT_SIGNALS,
+                )
+            )
+        return pids[0]
 
     words = [program, *command[1:]]
     try:

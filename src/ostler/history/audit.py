@@ -70,13 +70,14 @@ def _session_decision(event: Event) -> Decision | None:
             reason = f"someone ran it{', and it failed' if event.failed else ''}"
             what = preview_line(f"/{event.name} {event.arguments}".strip())
             return Decision("command.run", reason, who=extension, what=what, details={"request": request})
-        case events.PermissionRemembered(effect=effect, by=by):
+        case events.PermissionRemembered(effect=effect):
             place = "user, everywhere" if event.scope == "user" else event.scope
             action, reason = "permission.remember", f"from now on: {effect}, for the {place}"
             if effect == "revoked":
                 action, reason = "permission.revoke", f"it was revoked for the {place}"
-            details = _fields(event, "rule", "by")
-            return Decision(action, reason, who=by, what=preview_line(event.rule), details=details)
+            who, what = event.identity or event.by, preview_line(event.rule)
+            details = _fields(event, "rule", "identity" if event.identity else "by")
+            return Decision(action, reason, who=who, what=what, details=details)
     return None
 
 

@@ -208,9 +208,9 @@ class CallTrail(EventTrail):
         """The reason, the actor and the actor's name."""
         asked, answered = self._answers.pop(event.call, (None, None))
         if asked and answered and _is_permission(asked):
-            return f"a person allowed it: {_in_words(asked, answered)}", "user", answered.by
+            return f"a person allowed it: {_in_words(asked, answered)}", "user", _who(answered)
         if asked and answered:
-            return "a person answered what it wanted to know", "user", answered.by
+            return "a person answered what it wanted to know", "user", _who(answered)
         if event.call in self._deferred:
             self._deferred.discard(event.call)
             return "it is called again: its child, which waited, can continue", None, ""
@@ -234,7 +234,7 @@ class CallTrail(EventTrail):
         self._deferred.discard(event.call)
         text = text_of(event.content).strip().partition("\n")[0]
         if event.failed == "call_refused" and asked and answered and not grants(asked, answered):
-            return Decision("tool.deny", text, "user", who=answered.by, **about)
+            return Decision("tool.deny", text, "user", who=_who(answered), **about)
         if event.failed == "call_refused":
             return Decision("tool.deny", text, actor, **about)
         if event.failed in ("unknown_tool", "invalid_arguments"):
@@ -279,10 +279,11 @@ class CallTrail(EventTrail):
 
     def on_question_answered(self, event: events.QuestionAnswered) -> Decision:
         asked = self._asked.pop(event.id, None)
-        details = {"question": event.id, "request": event.request}
+        claims = event.by if event.identity else ""
+        details = {"question": event.id, "request": event.request, "by": claims}
         if asked is None:  # it was asked before this trail began
             reason = f"the question was {event.outcome}"
-            return Decision("wait_user.answer", reason, who=event.by, details=details)
+            return Decision("wait_user.answer", reason, who=_who(event), details=details)
         about = self._about(asked.call) | {"what": preview_line(asked.question.text)}
         if asked.call in self._calls:
             self._answers[asked.call] = (asked, event)
@@ -292,7 +293,7 @@ class CallTrail(EventTrail):
             return Decision(action, reason, "system", "cancelled", details=details, **about)
         is_no = event.outcome == "declined" or (_is_permission(asked) and not grants(asked, event))
         outcome: Outcome | None = "denied" if is_no else None
-        return Decision(action, reason, outcome=outcome, who=event.by, details=details, **about)
+        return Decision(action, reason, outcome=outcome, who=_who(event), details=details, **about)
 
     def on_run_waiting(self, event: events.RunWaiting) -> Decision:
         self._waiting = event.reason
@@ -315,6 +316,11 @@ class CallTrail(EventTrail):
 
 def _is_permission(asked: events.QuestionAsked) -> bool:
     return asked.asked_by in ("permission", "hook")
+
+
+def _who(answered: events.QuestionAnswered) -> str:
+    """Who answered. Facts of older versions have only the name that the client gave itself."""
+    return answered.identity or answered.by
 
 
 def _in_words(asked: events.QuestionAsked, answered: events.QuestionAnswered) -> str:

@@ -368,6 +368,7 @@ class CallItems:
             state=event.outcome,
             answer=event.answer,
             by=event.by,
+            identity=event.identity,
             answered_seq=fact.seq if fact else 0,
         )
         self._store.close(item)

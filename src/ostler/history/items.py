@@ -214,6 +214,8 @@ class QuestionItem(BaseItem, frozen=True, tag="question"):
     state: Literal["open", "answered", "declined", "withdrawn"] = "open"
     answer: Any = None
     by: str = ""
+    identity: str = ""
+    """Who answered: `user:NAME` or `token:NAME`."""
     answered_seq: int = 0
     """The number of its `question_answered`; 0 if it is open, or ended with its run."""
 

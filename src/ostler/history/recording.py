@@ -23,8 +23,7 @@ from ostler.models.scripted import RecordedAnswer, recorded_answers
 from ostler.schema import events
 from ostler.schema.errors import UsageError
 from ostler.schema.facts import Fact
-from ostler.store.memory import MemoryStore
-from ostler.store.portable import import_session
+from ostler.store.portable import read_export
 from ostler.store.rules import blobs_named_by, read_in_parts
 
 
@@ -111,8 +110,8 @@ async def recording_of(store: Store, session: str) -> Recording:
 
 async def recording_in(lines: Iterable[bytes]) -> Recording:
     """The recording in a file that `ostler sessions export` wrote."""
-    store = MemoryStore()
-    return await recording_of(store, await import_session(store, lines, "", World()))
+    export = read_export(lines, World().new_id("ses"), "")
+    return Recording(tuple(export.facts), tuple(export.blobs))
 
 
 def recorded_runs(facts: Sequence[Fact]) -> list[RecordedRun]:

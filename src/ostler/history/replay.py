@@ -34,6 +34,7 @@ from ostler.schema.ids import new_id
 from ostler.schema.outcomes import Failed, FinalOutcome, Ok, failed
 from ostler.schema.requests import AnyRequest, Steer
 from ostler.store.memory import MemoryStore
+from ostler.store.portable import as_own
 from ostler.tools.child_process import stop_background
 
 Judged = Literal["results", "hooks"]
@@ -332,6 +333,7 @@ async def replay(recording: Recording, stage: Stage) -> ReplayResult:
     # Never the session's own id: tools' processes are identified by the session that they belong to.
     session = new_id("ses")
     facts = [msgspec.structs.replace(fact, session=session) for fact in recording.facts]
+    facts[0] = as_own(facts[0])  # a recorded answer counts in its replay
     runs = recorded_runs(recording.facts)
     tape = _Tape()
     await tape.import_session(facts[:1], recording.blobs)

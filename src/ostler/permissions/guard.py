@@ -186,7 +186,9 @@ def remember_answer(asked: QuestionAsked, answered: QuestionAnswered, session: s
         except (ConfigurationError, UsageError) as error:
             events.append(Warned(f"the answer could not be remembered: {error.message}", about="tool"))
             continue
-        events.append(PermissionRemembered(rule, "allow", cast("Scope", scope), where, answered.by))
+        by, identity = answered.by, answered.identity
+        remembered = PermissionRemembered(rule, "allow", cast("Scope", scope), where, by, "", identity)
+        events.append(remembered)
     return events
 
 

@@ -13,9 +13,16 @@ from pathlib import Path
 import msgspec
 
 from ostler.core.files import write_atomically
+from ostler.core.lazy import lazy_module
 from ostler.permissions.rules import Effect, Rule, parse_rule
 from ostler.schema.errors import ConfigurationError, UsageError
 from ostler.store.paths import permissions_file, project_folder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ostler.store import consent
+else:
+    consent = lazy_module("ostler.store.consent")
 
 
 class Remembered(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -94,7 +101,8 @@ def _put(memory: Memory, project: Path | None, rules: list[Remembered]) -> None:
 
 @contextmanager
 def _locked_memory() -> Iterator[Memory]:
-    """The memory, written back at the end, under a lock between processes."""
+    """The memory, written back at the end, under a lock between processes. Raises `ConsentRefused`."""
+    consent.require_own_consent()
     path = permissions_file()
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

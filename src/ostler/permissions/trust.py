@@ -13,8 +13,15 @@ import msgspec
 
 from ostler.core.children import DEFAULT_DEPTH
 from ostler.core.files import write_atomically
+from ostler.core.lazy import lazy_module
 from ostler.schema.errors import ConfigurationError
 from ostler.store.paths import PROJECT_EXTENSIONS, trust_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ostler.store import consent
+else:
+    consent = lazy_module("ostler.store.consent")
 
 SENSITIVE = frozenset(
     {
@@ -101,6 +108,8 @@ def is_trusted(folder: Path, content: bytes) -> bool:
 
 
 def trust(folder: Path, content: bytes) -> None:
+    """Raises `ConsentRefused` if an agent has started this process."""
+    consent.require_own_consent()
     _write(_read() | {_name(folder): _digest(content)})
 
 
@@ -120,6 +129,7 @@ def trusts_edits(project: Path) -> bool:
 
 def trust_edits(project: Path) -> Path:
     """Trusts all extensions of a project, and returns the folder that the trust is stored for."""
+    consent.require_own_consent()
     _write(_read() | {_name(project / PROJECT_EXTENSIONS): EDITS})
     return project / PROJECT_EXTENSIONS
 

@@ -39,6 +39,13 @@ class SessionBusy(UsageError):
     http_status = 409
 
 
+class ConsentRefused(UsageError):
+    """The process that answers, allows or trusts was started by an agent."""
+
+    exit_code = 4
+    http_status = 403
+
+
 class NoModel(OstlerError):
     """No configured model can answer."""
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import msgspec
 from msgspec.structs import replace
 
 from ostler.schema.errors import Failure
@@ -34,6 +33,7 @@ from ostler.schema.live_events import ToolInputEnded as ToolInputEnded
 from ostler.schema.live_events import ToolInputStarted as ToolInputStarted
 from ostler.schema.live_events import ToolOutput as ToolOutput
 from ostler.schema.messages import BlobRef, Block, Message, PlainBlock, StopReason
+from ostler.schema.messages import TodoItem as TodoItem
 from ostler.schema.outcomes import Display, FailureKind, Question, ResumeStrategy
 from ostler.schema.usage import Limits as Limits
 from ostler.schema.usage import Totals as Totals
@@ -81,6 +81,8 @@ class SessionStarted(Record, frozen=True):
     child_of: str = ""
     """The parent's session, for a child; `call` is the parent's tool call."""
     call: str = ""
+    imported: int = 0
+    """So many facts came from a file: no consent in them counts. Set by the import."""
 
 
 class SessionRenamed(Record, frozen=True):
@@ -349,13 +351,16 @@ class QuestionAsked(Record, frozen=True):
 
 
 class QuestionAnswered(Record, frozen=True):
-    """The one answer to a question, without the answer itself if the question is `secret`."""
+    """The one answer to a question; a `secret` one is left out. It counts only in the store with that id."""
 
     id: str
     outcome: Literal["answered", "declined", "withdrawn"]
     answer: Any = None
     by: str = ""
     request: str = ""
+    identity: str = ""
+    """Who answered: `user:NAME`, or `token:NAME` over HTTP. `by` is the name that the client gives itself."""
+    store: str = ""
 
 
 class PermissionRemembered(Record, frozen=True):
@@ -368,6 +373,8 @@ class PermissionRemembered(Record, frozen=True):
     where: str = ""
     by: str = ""
     request: str = ""
+    identity: str = ""
+    store: str = ""
 
 
 class RunWaiting(Record, frozen=True):
@@ -437,12 +444,6 @@ class BranchCollapsed(Entry, frozen=True):
     summary: str
     leaf: int
     request: str = ""
-
-
-class TodoItem(msgspec.Struct, frozen=True, omit_defaults=True):
-    id: str
-    text: str
-    status: Literal["open", "active", "done", "dropped"] = "open"
 
 
 class TodoUpdated(Entry, frozen=True):

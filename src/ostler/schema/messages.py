@@ -106,6 +106,12 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
         return tuple([block for block in self.content if isinstance(block, ToolCall)])
 
 
+class TodoItem(msgspec.Struct, frozen=True, omit_defaults=True):
+    id: str
+    text: str
+    status: Literal["open", "active", "done", "dropped"] = "open"
+
+
 def text_of(content: Sequence[Block]) -> str:
     """All text blocks of a content, joined by a newline."""
     if len(content) == 1 and type(content[0]) is Text:  # the usual case, thousands of times in a session

@@ -17,7 +17,7 @@ class Request(
 ):
     id: str
     by: str = ""
-    """Who sends it."""
+    """The name that the client gives itself."""
 
 
 class Prompt(Request, frozen=True):
@@ -42,6 +42,8 @@ class Answer(Request, frozen=True):
     question: str
     answer: Any = None
     declined: bool = False
+    identity: str = ""
+    """Who answers: set by whoever accepts the request, in place of what a client says."""
 
 
 class Cancel(Request, frozen=True):
@@ -126,6 +128,8 @@ class RevokePermission(Request, frozen=True):
     """Revoke a rule that this session remembers."""
 
     rule: str
+    identity: str = ""
+    """As in `Answer`."""
 
 
 class FinishCall(Request, frozen=True):
@@ -160,6 +164,9 @@ _RunRequest = Prompt | Continue | Steer | Answer | Cancel | Pause | Resume
 _TreeRequest = Fork | Navigate | SetModel | Compact | UndoCompaction | Rename | Label | CollapseBranch
 _OtherRequest = ReleasePrompts | TakeBack | RevokePermission | FinishCall | RunCommand | Keys | Resize
 AnyRequest = _RunRequest | _TreeRequest | _OtherRequest
+
+CONSENT = (Answer, RevokePermission, Keys)
+"""These may allow something: no process that an agent started may send them."""
 
 OVERTAKING = (Cancel, Answer, TakeBack)
 """These are handled before requests that arrived earlier."""

@@ -14,6 +14,7 @@ from typing import Any
 import uvicorn
 from starlette.types import Message
 
+from ostler.server.peers import CONNECTION
 from ostler.server.state import ServerState
 from ostler.server.streams import _ABORT, is_stream
 
@@ -65,6 +66,8 @@ def with_header_timeout(protocol: type[Any]) -> type[Any]:
             if self.cycle is not before:
                 self._header_bytes = 0
                 self.cycle.scope[_ABORT] = self.transport.abort
+                ends = [self.transport.get_extra_info(name) for name in ("peername", "sockname")]
+                self.cycle.scope[CONNECTION] = tuple(ends)
                 if self.cycle.scope["http_version"] == "1.0":
                     _end_with_connection(self.cycle)
             if self._has_request():

@@ -17,6 +17,7 @@ import msgspec
 from ostler.models.credentials import write_privately
 from ostler.schema.errors import ConfigurationError, NotFound, UsageError
 from ostler.schema.ids import new_id
+from ostler.store.consent import require_own_consent
 from ostler.store.paths import state_folder
 
 TokenScope = Literal["observe", "prompt", "approve", "all", "admin"]
@@ -138,6 +139,7 @@ class TokenStore:
         """Creates a token and returns it; only its hash is stored. With 0 days it never expires."""
         if not name.strip() or not name.isprintable() or len(name) > LONGEST_NAME:
             raise UsageError(f"a token needs a name of at most {LONGEST_NAME} letters")
+        require_own_consent()
         with self._changing() as file:
             if any(name in (one.name, one.id) for one in file.tokens):
                 raise UsageError(f"there is a token {name!r} already; revoke it, or use another name")
@@ -177,6 +179,7 @@ class TokenStore:
 
     def link_code(self, scope: TokenScope = "admin") -> str:
         """A code for a link: it logs in once, within some minutes."""
+        require_own_consent()
         code = secrets.token_urlsafe(24)
         with self._changing() as file:
             file.links.append(Link(_hash(code), scope, self._now_ms() + LINK_SECONDS * 1000))

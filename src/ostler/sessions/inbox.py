@@ -264,7 +264,7 @@ class InboxReader:
         if request.rule not in journal.state.permissions:
             return f"the rule {request.rule} is not remembered in this session"
         return events.PermissionRemembered(
-            request.rule, "revoked", "session", journal.session, request.by, request.id
+            request.rule, "revoked", "session", journal.session, request.by, request.id, request.identity
         )
 
     async def _release_prompts(self, request: requests.ReleasePrompts) -> Reply:
@@ -335,4 +335,6 @@ def _no_command(request: requests.RunCommand) -> str:
 
 def outcome_of(request: requests.Answer) -> events.QuestionAnswered:
     outcome: Literal["declined", "answered"] = "declined" if request.declined else "answered"
-    return events.QuestionAnswered(request.question, outcome, request.answer, request.by, request.id)
+    return events.QuestionAnswered(
+        request.question, outcome, request.answer, request.by, request.id, request.identity
+    )

@@ -22,7 +22,7 @@ _UNBLOCKING = (Answer, Cancel, FinishCall, Resume)
 
 
 async def load_state(store: Store, session: str) -> SessionState:
-    return fold(await store.read_opening(session))
+    return fold(await store.read_opening(session), store.id)
 
 
 async def open_questions(store: Store, state: SessionState, agent: str = "") -> list[OpenQuestion]:
@@ -77,6 +77,8 @@ async def is_stuck(store: Store, state: SessionState) -> bool:
         return False  # a request that its sender could not handle
     if state.run.waiting.reason == "paused":
         return True
+    if state.run.step and any(call.must_be_judged for call in state.run.step.open_calls()):
+        return False
     children = await children_of(store, state)
     if len(children) < len(state.run.open_children()):
         return False  # the session of one was deleted: it starts again

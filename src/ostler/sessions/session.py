@@ -16,13 +16,14 @@ from ostler.core.harness import Children, Harness, TreePosition
 from ostler.core.hooks import Handled, InputDraft, Refuse, hook_scope
 from ostler.core.journal import EventHandler, Journal, World, open_journal
 from ostler.core.lazy import Lazy, lazy_module, load
+from ostler.core.process_tree import local_user
 from ostler.core.processes import current_process
 from ostler.core.questions import Questions, record_answer
 from ostler.core.recovery import PROCESS_ENDED, close_run
 from ostler.core.state import SessionState, fold
 from ostler.core.store import Lease, Store
 from ostler.schema import events, requests
-from ostler.schema.errors import SessionHeld, StoreError, UsageError
+from ostler.schema.errors import ConsentRefused, SessionHeld, StoreError, UsageError
 from ostler.schema.events import RunEnded, RunWaiting
 from ostler.schema.facts import Fact, storage_problem
 from ostler.schema.messages import Message, PlainBlock, text_of
@@ -161,12 +162,14 @@ class Session:
 
     async def _answer_secret(self, asked: events.QuestionAsked, answer: Any) -> RunEnded | RunWaiting:
         """Passes a secret to its tool. The inbox is a file, and the log records only that there was one."""
+        if problem := self.journal.store.consent_problem():
+            raise ConsentRefused(problem)
         await self._require_lease()
         run = self.state.run
         call = run.step.calls.get(asked.call) if run and run.step else None
         if run is None or call is None or asked.id not in self.state.questions:
             raise UsageError(f"the question {asked.id} is not open")
-        answered = events.QuestionAnswered(asked.id, "answered", answer)
+        answered = events.QuestionAnswered(asked.id, "answered", answer, identity=local_user())
         record_answer(self.journal, asked, answered)
         call.answered = answered
         if run.waiting and not run.is_paused:

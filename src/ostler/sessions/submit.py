@@ -11,7 +11,7 @@ from ostler.core.harness import Harness, JournalListener, harness_without_model
 from ostler.core.journal import Journal, World, open_journal
 from ostler.core.questions import OpenQuestion
 from ostler.core.state import SessionState
-from ostler.core.store import Store
+from ostler.core.store import Store, accepted
 from ostler.schema.errors import SessionBusy, SessionHeld, UsageError
 from ostler.schema.events import RequestRefused
 from ostler.schema.requests import NEEDS_LOG, NEEDS_RUN, Answer, AnyRequest, Cancel
@@ -37,6 +37,7 @@ async def submit_now(
     """Submits a request and, if no process holds the session, handles it at once. It drives no run, so only a
     summary needs a model: `make_harness` is called if the session is free. Without it, `on_journal` gets the
     journal. False if the holder has not handled the request yet. Raises `UsageError` if it was refused."""
+    request = accepted(request)
     is_free = await store.holder(session) is None
     harness = await make_harness() if make_harness and is_free else None  # may raise: before it submits
     last = await store.last_seq(session)

@@ -9,7 +9,7 @@ import msgspec
 
 from ostler.core.journal import World
 from ostler.core.processes import ProcessId
-from ostler.core.store import NO_REQUESTS, BlobPart, Hit, Lease, SessionSummary
+from ostler.core.store import NO_REQUESTS, BlobPart, Hit, Lease, SessionSummary, accepted
 from ostler.schema.errors import NotFound, StoreError
 from ostler.schema.events import AssistantMessage, ToolResultFact, UserMessage
 from ostler.schema.facts import Fact
@@ -53,9 +53,14 @@ class MemoryStore:
 
     def __init__(self, world: World | None = None) -> None:
         self._now_ms: Callable[[], int] = (world or World()).now_ms
+        self.id = (world or World()).new_id("store")
         self._sessions: dict[str, _Session] = {}
         self._blobs: dict[tuple[str, str], tuple[str, bytearray]] = {}
         self._notifier = ChangeNotifier()
+
+    def consent_problem(self, process: int | None = None) -> str:
+        """No other process can reach it."""
+        return ""
 
     # --- log ----------------------------------------------------------------------------------------
 
@@ -188,7 +193,7 @@ class MemoryStore:
         stored = self._session(session)
         if request.id in stored.requests or request.id in stored.settled:
             return False
-        stored.requests[request.id] = request
+        stored.requests[request.id] = accepted(request)
         self._notifier.notify(inbox_of(session))
         return True
 

@@ -6,13 +6,17 @@
 
 Bodies survive byte for byte, including events and fields of newer versions. The session's folder is not
 exported: it is empty in the file, and replaced by the folder of the import.
+
+A file gives no consent: `session_started` says how many facts came from it, and nothing in those authorises a
+call. Its history stays, except for an answer that a call still waited to use: that becomes an `audited` fact,
+so that its question is open again.
 """
 
 from __future__ import annotations
 
 import re
 from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -21,9 +25,11 @@ import msgspec
 from ostler import __version__
 from ostler.core.journal import World
 from ostler.core.store import BlobPart, Store
+from ostler.schema import events
 from ostler.schema.errors import UsageError
 from ostler.schema.events import EVENT_TYPES, Entry
-from ostler.schema.facts import Fact, decode_event
+from ostler.schema.facts import Fact, decode_event, encode_event
+from ostler.schema.text import plural
 from ostler.store.rules import blobs_named_by, read_in_parts
 
 VERSION = 1
@@ -118,14 +124,109 @@ def _with_fields(fact: Fact, changes: dict[str, msgspec.Raw]) -> Fact:
 # --- import ------------------------------------------------------------------------------------------
 
 
-async def import_session(store: Store, lines: Iterable[bytes], cwd: str, world: World) -> str:
-    """Adds the session of an export, in the folder `cwd`; returns its id, which is always new.
+class Imported(msgspec.Struct, frozen=True):
+    """The new session, and what of the file does not count here, a line each."""
+
+    session: str
+    dropped: tuple[str, ...] = ()
+
+
+async def import_session(store: Store, lines: Iterable[bytes], cwd: str, world: World) -> Imported:
+    """Adds the session of an export, in the folder `cwd`, under a new id.
 
     Facts keep their numbers. An incomplete or damaged file adds nothing; the error names the line.
     """
     export = read_export(lines, world.new_id("ses"), cwd)
-    await store.import_session(export.facts, export.blobs)
-    return export.session
+    return await add_export(store, export)
+
+
+async def add_export(store: Store, export: ReadExport) -> Imported:
+    """Adds a session from a file, without the consent in it."""
+    facts, dropped = without_consent(export.facts)
+    await store.import_session(facts, export.blobs)
+    return Imported(export.session, dropped)
+
+
+def without_consent(facts: Sequence[Fact]) -> tuple[list[Fact], tuple[str, ...]]:
+    """The facts of a file as this store takes them, and what was dropped."""
+    facts, opened = list(facts), _OpenCalls(facts)
+    answers = opened.unused_answers()
+    for fact in answers:
+        facts[fact.seq - 1] = _dropped_answer(fact)
+    facts[0] = _marked(facts[0], len(facts))
+    rules = [fact.event.rule for fact in facts if isinstance(fact.event, events.PermissionRemembered)]
+    started = opened.started()
+    parts = (
+        (answers, f"{plural(len(answers), 'answer')} to open questions: they are asked here"),
+        (rules, f"{plural(len(rules), 'remembered rule')}: {', '.join(dict.fromkeys(rules))}"),
+        (started, f"{plural(len(started), 'call')} that had started: interrupted"),
+        (opened.children, f"{plural(len(opened.children), 'subagent')} of the open run"),
+    )
+    return facts, tuple(line for what, line in parts if what)
+
+
+def _marked(first: Fact, count: int) -> Fact:
+    """The first fact with the number of imported facts. A parent's session is not here, and one that has its
+    id is not the parent."""
+    names = msgspec.json.decode(first.body, type=dict[str, msgspec.Raw])
+    unlinked: dict[str, msgspec.Raw] = {
+        name: msgspec.Raw(b'""') for name in ("child_of", "call") if name in names
+    }
+    return _with_fields(first, {**unlinked, "imported": msgspec.Raw(str(count).encode())})
+
+
+def as_own(first: Fact) -> Fact:
+    """The first fact of a session as if the session had not been imported."""
+    is_imported = isinstance(first.event, events.SessionStarted) and first.event.imported
+    return _with_fields(first, {"imported": msgspec.Raw(b"0")}) if is_imported else first
+
+
+class _OpenCalls:
+    """The calls of the run that is open at the end of a file."""
+
+    def __init__(self, facts: Sequence[Fact]) -> None:
+        self._calls: dict[str, bool] = {}
+        """Whether each has started."""
+        self._questions: dict[str, str] = {}
+        self._answers: dict[str, list[Fact]] = {}
+        self.children: set[str] = set()
+        for fact in facts:
+            self._take(fact)
+
+    def _take(self, fact: Fact) -> None:
+        match fact.event:
+            case events.RunStarted() | events.RunEnded():
+                self._calls, self._questions, self._answers, self.children = {}, {}, {}, set()
+            case events.ToolCalled(call=call):
+                self._calls[call] = False
+            case events.ToolStarted(call=call):
+                self._calls[call] = True
+            case events.ToolResultFact(call=call):
+                self._calls.pop(call, None)
+            case events.QuestionAsked(id=id, call=call):
+                self._questions[id] = call
+            case events.QuestionAnswered(id=id, outcome="answered" | "declined"):
+                self._answers.setdefault(self._questions.get(id, ""), []).append(fact)
+            case events.ChildStarted(child=child) if fact.run:
+                self.children.add(child)
+            case events.ChildEnded(child=child):
+                self.children.discard(child)
+
+    def unused_answers(self) -> list[Fact]:
+        waiting = [call for call, has_started in self._calls.items() if not has_started]
+        return [fact for call in waiting for fact in self._answers.get(call, ())]
+
+    def started(self) -> list[str]:
+        return [call for call, has_started in self._calls.items() if has_started]
+
+
+def _dropped_answer(fact: Fact) -> Fact:
+    answered = fact.event
+    assert isinstance(answered, events.QuestionAnswered)
+    details = {name: getattr(answered, name) for name in ("id", "outcome", "answer", "by", "identity")}
+    reason = "the answer was given in another store: it does not count here"
+    body = encode_event(events.Audited("import.drop_answer", reason, details))
+    return Fact(fact.seq, fact.session, fact.run, fact.time_ms, body, origin=fact.origin)
 
 
 def read_export(lines: Iterable[bytes], session: str, cwd: str) -> ReadExport:

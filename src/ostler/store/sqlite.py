@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from ostler.core.journal import World
+from ostler.core.process_tree import why_inside
 from ostler.core.processes import ProcessId
-from ostler.core.store import NO_REQUESTS, BlobPart, Hit, Lease, SessionSummary
-from ostler.schema.errors import NotFound
+from ostler.core.store import NO_REQUESTS, BlobPart, Hit, Lease, SessionSummary, accepted
+from ostler.schema.errors import ConsentRefused, NotFound
 from ostler.schema.events import ToolResultFact
 from ostler.schema.facts import Fact
 from ostler.schema.messages import BlobRef
-from ostler.schema.requests import OVERTAKING, AnyRequest, decode_request, encode_request
+from ostler.schema.requests import CONSENT, OVERTAKING, AnyRequest, decode_request, encode_request
 from ostler.store.change_notifier import ANYWHERE, ChangeNotifier, inbox_of
 from ostler.store.rules import (
     CHANGING,
@@ -95,6 +96,15 @@ class SqliteStore:
             raise
         self._version_of_others = 0
         self._notifier = ChangeNotifier(self._changed_elsewhere, self._writer.wal)
+
+    @cached_property
+    def id(self) -> str:
+        (row,) = self._query("select id from store", ())
+        return str(row[0])
+
+    def consent_problem(self, process: int | None = None) -> str:
+        rows = self._query("select distinct owner from sessions where owner is not null", ())
+        return why_inside(self.id, [_process(owner) for (owner,) in rows], process)
 
     # --- log ----------------------------------------------------------------------------------------
 
@@ -252,8 +262,11 @@ class SqliteStore:
     # --- inbox --------------------------------------------------------------------------------------
 
     async def submit(self, session: str, request: AnyRequest) -> bool:
+        if isinstance(request, CONSENT) and (problem := self.consent_problem()):
+            raise ConsentRefused(problem)
+
         def work(db: sqlite3.Connection) -> bool:
-            row = (_key(db, session), request.id, encode_request(request))
+            row = (_key(db, session), request.id, encode_request(accepted(request)))
             insert = "insert or ignore into inbox (session, id, body) values (?, ?, ?)"
             return db.execute(insert, row).rowcount == 1
 

@@ -15,6 +15,8 @@ from typing import Literal
 from ostler.schema.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreNewer, StoreReadOnly
 
 SCHEMA = """
+create table store (id text not null);
+insert into store values ('store_' || lower(hex(randomblob(16))));
 create table sessions (
     key integer primary key,
     id text not null unique,
@@ -73,7 +75,14 @@ create virtual table messages using fts5 (
 
 Migration = Callable[[sqlite3.Connection], None]
 
-MIGRATIONS: tuple[Migration, ...] = ()
+
+def _add_store_id(db: sqlite3.Connection) -> None:
+    """Version 2: the id that consent is bound to. A copy of the file keeps it."""
+    db.execute("create table store (id text not null)")
+    db.execute("insert into store values ('store_' || lower(hex(randomblob(16))))")
+
+
+MIGRATIONS: tuple[Migration, ...] = (_add_store_id,)
 """The first migrates a store from version 1 to 2, the next from 2 to 3. They never change."""
 
 APPLICATION = int.from_bytes(b"Ostl", "big")

@@ -161,7 +161,9 @@ function Notice({ item }: { item: NoticeItem }): JSX.Element {
 }
 
 function AnsweredQuestion({ item }: { item: QuestionItem }): JSX.Element {
-  return <Line level="calm" title="Question" text={`${item.asked.question.text.split("\n")[0]} → ${answerText(item)}`} />;
+  const who = item.identity.split(":").slice(1).join(":");
+  const answer = who ? `${answerText(item)} (${who})` : answerText(item);
+  return <Line level="calm" title="Question" text={`${item.asked.question.text.split("\n")[0]} → ${answer}`} />;
 }
 
 function Extension({ item }: { item: ExtensionItem }): JSX.Element {

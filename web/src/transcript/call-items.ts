@@ -100,7 +100,7 @@ export function applyToCalls(draft: ViewDraft, event: StreamEvent, applyToChild:
     case "question_asked": {
       const asked = withoutEnvelope(event) as QuestionItem["asked"];
       const base = { ...draft.base(event), key: `question:${asked.id}` };
-      draft.put({ ...base, kind: "question", id: asked.id, session: view.id, agent: "", asked, state: "open", answer: null, by: "" });
+      draft.put({ ...base, kind: "question", id: asked.id, session: view.id, agent: "", asked, state: "open", answer: null, by: "", identity: "" });
       change({ stage: "asking", question: asked.id });
       return true;
     }
@@ -178,7 +178,7 @@ const PERMISSIONS: Record<string, string> = {
 function applyAnswerToQuestion(draft: ViewDraft, event: StreamEvent): void {
   const open = draft.find(`question:${event["id"]}`, "question");
   if (open?.state !== "open") return;
-  const question: QuestionItem = { ...open, state: event["outcome"], answer: event["answer"] ?? null, by: event["by"] ?? "" };
+  const question: QuestionItem = { ...open, state: event["outcome"], answer: event["answer"] ?? null, by: event["by"] ?? "", identity: event["identity"] ?? "" };
   draft.put(question);
   const call = question.asked.call ? draft.find(`call:${question.asked.call}`, "call") : undefined;
   if (!call) return;

@@ -132,6 +132,8 @@ export interface QuestionItem extends ItemBase, OpenQuestion {
   state: "open" | "answered" | "declined" | "withdrawn";
   answer: unknown;
   by: string;
+  /** Who answered: `user:NAME` or `token:NAME`. */
+  identity: string;
 }
 export interface TodoListItem extends ItemBase {
   kind: "todo_list";

@@ -37,6 +37,7 @@ from ostler.server.agentapi.events import Emitter, EmitterFeed, Kind, event_stre
 from ostler.server.agentapi.openapi import documents, schema_answer
 from ostler.server.agentapi.uploads import take_upload
 from ostler.server.pages import MOUNT, Chat
+from ostler.server.peers import refuse_agents
 
 _EVENTS: tuple[Kind, ...] = ("message_update", "status_change", "agent_error")
 _SCREEN: tuple[Kind, ...] = ("screen_update",)
@@ -77,6 +78,7 @@ class AgentWire:
         message = await read_message(request)
         try:
             if message.type == "raw":
+                await refuse_agents(self._agent.journal.store, request)  # keys may answer a dialog
                 self._agent.press(message.content.encode())
             else:
                 await self._send(message.content.strip(ASCII_WHITESPACE))

@@ -14,6 +14,7 @@ from ostler.server.agent_registry import NewAgent, agent_to_start
 from ostler.server.api.events import STREAM, show_live
 from ostler.server.api.sessions import folder_of, require_agent_start
 from ostler.server.operations import Operations, json_response
+from ostler.server.peers import refuse_agents
 from ostler.server.problems import Conflict
 from ostler.server.session_view import SessionRow, row_of
 from ostler.server.state import ServerState
@@ -37,7 +38,7 @@ class AgentAgain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @operations.add("POST", "/sessions/{session}/agent", status=201)
 async def restart_agent(
-    server: ServerState, session: str, body: AgentAgain, principal: Principal
+    server: ServerState, session: str, body: AgentAgain, request: Request, principal: Principal
 ) -> SessionRow:
     """Restart the agent of a session after it has ended
 
@@ -45,6 +46,7 @@ async def restart_agent(
     to that agent. An agent with a protocol continues its conversation if it can; else a `warned` event says
     so."""
     if body.agent is not None:
+        await refuse_agents(server.store, request)
         require_agent_start(server, principal)
     await _require_agent(server, session)
     if server.agents.get(session) is not None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast, get_args
 
 import msgspec
+from starlette.requests import Request
 from starlette.responses import Response
 
 from ostler.core.questions import OpenQuestion
@@ -16,8 +17,9 @@ from ostler.schema.errors import NotFound
 from ostler.schema.facts import Fact
 from ostler.schema.ids import NewId
 from ostler.schema.messages import PlainBlock
-from ostler.schema.requests import AnyRequest, TakeBack
+from ostler.schema.requests import CONSENT, Answer, AnyRequest, RevokePermission, TakeBack
 from ostler.server.operations import FactLine, Operations, json_response
+from ostler.server.peers import refuse_agents
 from ostler.server.scopes import ANY_REQUEST, request_access, require_scope
 from ostler.server.state import ServerState
 from ostler.server.submit import (
@@ -95,6 +97,7 @@ async def make_request(
     query: NewRequestQuery,
     body: AskedRequest,
     ids: NewId,
+    request: Request,
     principal: Principal,
 ) -> Response:
     """Submit a request to a session
@@ -104,7 +107,7 @@ async def make_request(
     Which scope it needs depends on its type."""
     require_scope(principal, request_access(body))
     fields = {**msgspec.structs.asdict(body), "id": body.id or ids("req"), "by": body.by or "api"}
-    made = cast("Any", type(body).__bases__[0])(**fields)
+    made = await _authenticated(server, cast("Any", type(body).__bases__[0])(**fields), request, principal)
     typed = principal.login is not None if query.typed is None else query.typed
     sent = await expand_request(server, session, made) if typed else ExpandedRequest(made)
     require_scope(principal, request_access(sent.request))  # a typed prompt may run a command
@@ -112,6 +115,19 @@ async def make_request(
     publish_notices(server, session, sent)
     state = state_of_request(fields["id"], await fact_of(server, session, fields["id"], query.wait))
     return json_response(state, 202 if state.state == "waiting" else 200)
+
+
+async def _authenticated(
+    server: ServerState, made: AnyRequest, request: Request, principal: Principal
+) -> AnyRequest:
+    """A request that gives consent gets the identity of its sender, whatever the client says. Raises
+    `ConsentRefused` if that is an agent."""
+    if not isinstance(made, CONSENT):
+        return made
+    await refuse_agents(server.store, request)
+    if not isinstance(made, Answer | RevokePermission):
+        return made
+    return msgspec.structs.replace(made, identity=f"token:{principal.name}")
 
 
 def state_of_request(request: str, fact: Fact | None) -> RequestState:

@@ -26,6 +26,7 @@ from ostler.schema.requests import AnyRequest, Fork, Label, Navigate, Prompt, Re
 from ostler.server.agent_registry import NewAgent, agent_to_start
 from ostler.server.api.requests import RequestState, state_of_request
 from ostler.server.operations import Operations, json_response
+from ostler.server.peers import refuse_agents
 from ostler.server.scopes import require_scope
 from ostler.server.session_view import SessionRow, SessionView, row_of, view_session
 from ostler.server.state import ServerState
@@ -33,7 +34,7 @@ from ostler.server.submit import require_settlement, submit, wait_for_settlement
 from ostler.server.tokens import Principal
 from ostler.sessions.run_tree import current_status, load_state, require_no_parent_at_work
 from ostler.sessions.session import create_session, delete_session
-from ostler.store.portable import read_export
+from ostler.store.portable import add_export, read_export
 
 operations = Operations("sessions")
 
@@ -122,7 +123,7 @@ class NewSession(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @operations.add("POST", "/sessions", status=201, access="prompt")
 async def begin_session(
-    server: ServerState, body: NewSession, ids: NewId, principal: Principal
+    server: ServerState, body: NewSession, ids: NewId, request: Request, principal: Principal
 ) -> SessionRow:
     """Create a session
 
@@ -130,6 +131,8 @@ async def begin_session(
     agent in the session; fails if the agent cannot be started. An agent, or a permission profile above
     `--max-permissions`, needs the scope `admin`."""
     session, cwd, title = ids("ses"), folder_of(body.cwd, server.cwd), " ".join(body.title.split())
+    if body.agent is not None or body.permissions is not None:
+        await refuse_agents(server.store, request)
     if body.agent is not None:
         require_agent_start(server, principal)
     if body.permissions is not None:
@@ -198,12 +201,13 @@ class SessionPermissions(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
 @operations.add("PUT", "/sessions/{session}/permissions", access="prompt")
 async def choose_permissions(
-    server: ServerState, session: str, body: SessionPermissions, principal: Principal
+    server: ServerState, session: str, body: SessionPermissions, request: Request, principal: Principal
 ) -> SessionPermissions:
     """Set the permission profile of a session, between two runs
 
     A profile above that of the settings needs the scope `all`, and one above `--max-permissions` the scope
     `admin`. It holds until the server is restarted; a lower one, for good."""
+    await refuse_agents(server.store, request)
     await server.profiles.choose(session, body.profile, principal)
     return body
 
@@ -324,6 +328,12 @@ async def export_session(server: ServerState, session: str, query: ExportQuery) 
     return StreamingResponse(pieces, headers=headers, media_type=media_type)
 
 
+class ImportedSession(SessionSummary, frozen=True, omit_defaults=True):
+    """The new session, and what of the file does not count here."""
+
+    dropped: tuple[str, ...] = ()
+
+
 class ImportQuery(msgspec.Struct, frozen=True):
     cwd: str = ""
     """The folder of the imported session; default: the server's own."""
@@ -332,16 +342,19 @@ class ImportQuery(msgspec.Struct, frozen=True):
 @copy_operations.add("POST", "/sessions/import", status=201, consumes=LINES, most_body=MOST_BYTES)
 async def import_session(
     server: ServerState, request: Request, query: ImportQuery, ids: NewId
-) -> SessionSummary:
+) -> ImportedSession:
     """Import an exported session under a new id
 
-    A damaged or incomplete file adds nothing."""
+    A damaged or incomplete file adds nothing. A file gives no consent: `dropped` says what of it does not
+    count here, such as answers and remembered rules."""
     session, cwd = ids("ses"), folder_of(query.cwd, server.cwd)
     lines = (await request.body()).splitlines()
     try:
-        return await server.store.summary(session)
+        summary = await server.store.summary(session)
+        return ImportedSession(**msgspec.structs.asdict(summary))
     except NotFound:
         export = await asyncio.to_thread(read_export, lines, session, str(cwd))
-        await server.store.import_session(export.facts, export.blobs)
+        dropped = (await add_export(server.store, export)).dropped
         server.all_events.publish(session, SessionListed("imported"))
-        return await server.store.summary(session)
+        summary = await server.store.summary(session)
+        return ImportedSession(**msgspec.structs.asdict(summary), dropped=dropped)

@@ -222,6 +222,7 @@ class SharedStore(MemoryStore):
 
     def __init__(self, world: World, ledger: Ledger) -> None:
         super().__init__(world)
+        self.id = "store_simulated"
         self._ledger = ledger
 
     def append_now(
@@ -270,6 +271,7 @@ class FaultyStore:
     socket_folder = None
 
     def __init__(self, process: SimulatedProcess, store: SharedStore) -> None:
+        self.id, self.consent_problem = store.id, store.consent_problem
         self._process = process
         self._store = store
         self._counts: Counter[str] = Counter()

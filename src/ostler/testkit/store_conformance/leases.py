@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ostler.core.process_tree import local_user
 from ostler.core.processes import ProcessId
-from ostler.core.store import Store
+from ostler.core.store import Store, accepted
 from ostler.schema import events, requests
 from ostler.schema.errors import LeaseLost, NotFound, SessionHeld
 from ostler.schema.messages import BlobRef, as_content
@@ -219,7 +220,23 @@ class InboxConformance(StoreTestCase):
                 await store.submit("ses_1", request)
             pending = await store.pending("ses_1")
             assert [request.id for request in pending] == ["x", "v", "z", "y", "w", "u"]
-            assert sorted(pending, key=lambda request: request.id, reverse=True) == submitted
+            stored = [accepted(request) for request in submitted]
+            assert sorted(pending, key=lambda request: request.id, reverse=True) == stored
+
+    async def test_an_answer_names_the_user_of_this_process_unless_the_server_has_set_a_token(self) -> None:
+        async with self.session() as (store, _):
+            await store.submit("ses_1", requests.Answer(id="a", question="q_1", answer="yes", by="eve"))
+            token = requests.Answer(id="b", question="q_1", answer="yes", identity="token:phone")
+            await store.submit("ses_1", token)
+            local, remote = await store.pending("ses_1")
+            assert isinstance(local, requests.Answer) and isinstance(remote, requests.Answer)
+            assert (local.by, local.identity) == ("eve", local_user())
+            assert remote.identity == "token:phone"
+
+    async def test_every_handle_of_a_store_has_its_one_id(self) -> None:
+        async with self.shared_session() as (store, other, _):
+            assert store.id and other.id == store.id
+            assert store.consent_problem() == ""
 
     async def test_append_settles_requests(self) -> None:
         async with self.session() as (store, writer):

@@ -236,12 +236,14 @@ class _Sessions:
         file = self._path(arguments)
         with exports.read_export_file(str(file)) as lines:
             try:
-                session = await import_session(
+                imported = await import_session(
                     conversation.store, lines, str(conversation.harness.cwd), world
                 )
             except UsageError as error:
                 raise UsageError(f"{quoted(file)}: {error.message}") from None
-        await self._context.session_switch.request("import", session)
+        for line in imported.dropped:
+            self._context.say(f"dropped {one_line(line)}")
+        await self._context.session_switch.request("import", imported.session)
 
     def _path(self, name: str) -> Path:
         return self._context.conversation.harness.cwd / expand_home(name)
