@@ -133,6 +133,8 @@ class Allow(msgspec.Struct, frozen=True):
     """This handler has no objection; `by` names the rule. It overrules no other handler."""
 
     by: str
+    confined: bool = False
+    """It runs only because it was judged harmless: without the right to write or to open a socket."""
 
 
 class FinishedCall(msgspec.Struct, frozen=True):
