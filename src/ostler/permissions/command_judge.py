@@ -43,8 +43,11 @@ _MOVES = ("cd", "chdir", "pushd", "popd")
 _MAX_MATCHES = 500
 _OTHER_IN_EACH_PROCESS = re.compile(r"/+(?:dev/+(?:fd|std|tty|tcp|udp)|proc/+(?:self|thread-self))")
 _FIRST_WORDS = re.compile(
-    r"(?:\A|[;&|(){`\n!]|\b(?:then|do|else|elif|if|while|until)\s)\s*(?:\w+=\S*\s+)*([\w./+-]+)((?:[ \t]+[\w./+=-]+)*)"
+    r"(?:\A|[;&|(){`\n!])\s*(?:(?:then|do|else|elif|if|while|until|time)\s+)*(?:\w+=\S*\s+)*"
+    r"([\w./+-]+)((?:[ \t]+[\w./+=-]+)*)"
 )
+"""Where programs stand in a text that is not plain, as far as that can be guessed."""
+
 _FILES = (("write", "edit"), ("read", "read"))
 
 
@@ -250,7 +253,7 @@ class CommandJudge:
             return None
         paths: list[Path | None] = [None if folder is None else folder / path for path in check.paths]
         for glob in check.globs:
-            paths += [None, *((folder and self._matching(glob, folder)) or ())]
+            paths += [*((folder and self._matching(glob, folder)) or ()), None]
         for path in paths:
             if finding := self._judge.restricted_file("read", path, source):
                 return finding

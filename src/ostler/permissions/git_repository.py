@@ -33,6 +33,7 @@ _KEYS = {
 
 _SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)\s*(?:"(?:[^"\\]|\\.)*")?\s*\]')
 _KEY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=|$)")
+_HEAD = re.compile(r"ref: refs/|[0-9a-f]{40}")
 _MAX_CONFIG = 100_000
 _MAX_INDEX = 64_000_000
 _SUBMODULE = b"\x00\x00\xe0\x00"
@@ -56,6 +57,10 @@ def repository_problem(root: Path) -> str:
         common = private
         if (private / "commondir").exists():
             common = (private / (private / "commondir").read_text().strip()).resolve()
+        if not _HEAD.match((private / "HEAD").read_text()) or not all(
+            (common / name).is_dir() for name in ("objects", "refs")
+        ):
+            return ".git is no repository, and git would look for one above it"
         for config in (common / "config", private / "config.worktree"):
             if config.exists() and (problem := _config_problem(str(config), config.stat().st_mtime_ns)):
                 return problem

@@ -83,8 +83,11 @@ _OPERATOR = re.compile(r"&&(?!&)|\|\|(?![|&])|\|(?![|&])|;(?![;&])|\n")
 _REDIRECTION = re.compile(r"(?P<number>[0-9]?)(?P<sign>>>|>|<)(?![<>|&(])[ \t]*")
 _DESCRIPTOR = re.compile(r"[0-9]?[<>]&[0-9-](?=[ \t\n;|&]|\Z)")
 _IN_DOUBLE_QUOTES = re.compile(r'\\([$`"\\])')
+_TILDE = re.compile(r"(?<![A-Za-z0-9_^~])~")
+"""Where a shell may replace it: not in `HEAD~1`."""
+
 _END_OF_WORD = frozenset(" \t\n;|&")
-_SNIPPET = re.compile(r"\$\([^)]*\)?|\$\{[^}]*\}?|\$[^\s\"']*|`[^`]*`?|[<>]\([^)]*\)?|\S[^\s;|&]{0,39}|\s")
+_SNIPPET = re.compile(r"\$\([^)]*\)?|\$\{[^}]*\}?|\$[^\s\"']*|`[^`]*`?|[<>]\([^)]*\)?|[<>&|;]+[^\s;|&]{0,39}|\S[^\s;|&]{0,39}|\s")
 
 _REASONS = {
     "$": "$ expands to something that is known only at run time",
@@ -215,6 +218,8 @@ def _word(command: str, start: int) -> tuple[str, bool, int]:
         if piece is None:
             raise _not_plain(command, position)
         if piece["bare"] is not None:
+            if _TILDE.search(piece["bare"]):
+                return _below_home(command, start)
             bare += piece["bare"]
             texts.append(piece["bare"])
         elif piece["double"] is not None:
@@ -227,20 +232,20 @@ def _word(command: str, start: int) -> tuple[str, bool, int]:
         raise _not_plain(command, start) if start < len(command) else _NotPlainError(
             NotPlain("it ends too early", command[-20:])
         )
-    if "~" in bare:
-        return _below_home(source), False, position
     is_glob = "*" in bare or "?" in bare
     if is_glob and (bare != source or source[0] in "*?-" or re.search(r"[*?].*/\.\.(?:/|\Z)", source)):
         raise _NotPlainError(NotPlain("a pattern for files must follow a name, as in ./*.txt", source))
     return text, is_glob, position
 
 
-def _below_home(source: str) -> str:
+def _below_home(command: str, start: int) -> tuple[str, bool, int]:
     """`~` and `~/folder` in a word without quotes; all other forms differ between shells."""
     home = os.environ.get("HOME", "")
-    if not re.fullmatch(r"~(?:/[A-Za-z0-9_./,:+@%=^-]*)?", source) or not home.startswith("/"):
-        raise _NotPlainError(NotPlain("~ stands for something that shells disagree about", source))
-    return home + source[1:]
+    word = re.compile(r"~(?:/[A-Za-z0-9_./,:+@%=^-]*)?(?=[ \t\n;|&]|\Z)").match(command, start)
+    if word is None or not home.startswith("/"):
+        source = re.compile(r"[^\s;|&]*").match(command, start)
+        raise _NotPlainError(NotPlain("~ stands for something that shells disagree about", source[0] if source else "~"))
+    return home + word[0][1:], False, word.end()
 
 
 def _not_plain(command: str, position: int) -> _NotPlainError:
