@@ -37,8 +37,8 @@ def test_each_option_has_its_keys_and_its_rules() -> None:
 def test_a_wider_offer_is_an_option_of_its_own() -> None:
     scopes = ("session", "user")
     details = {
-        "remember": dict.fromkeys(scopes, ["bash(=make test)"]),
-        "remember_wider": dict.fromkeys(scopes, ["bash+(make test)"]),
+        "remember": {scope: ["bash(=make test)"] for scope in scopes},
+        "remember_wider": {scope: ["bash+(make test)"] for scope in scopes},
     }
     question = Question("May it?", "permission", ("yes", *scopes, "no"), details=details)
     assert [(one.answer, one.label) for one in answer_options(question)][2:] == [

@@ -643,7 +643,7 @@ def test_the_cause_of_a_question_is_named(here: Path, command: str, cause: str) 
         "ls || rm a",
         "ls\nrm a",
         "'rm' a",
-        "r\"m\" a",
+        'r"m" a',
         "/bin/rm a",
         "rm a > b",
     ],
@@ -657,12 +657,62 @@ def test_a_plain_command_that_is_denied_is_refused(here: Path, command: str, pro
 @pytest.mark.parametrize(
     "command",
     [
-        *("ls $(rm a)", "echo `rm a`", "x=$(rm a)", "(ls; rm a)", "{ rm a; }", "if ls; then rm a; fi", "rm a &", "X=1 rm a"),
-        *("f() { rm a; }; f", "cat <<EOF\n$(rm a)\nEOF", "r'm' $x", "r\\m $x", "$x; rm", "rm *", "rm ~root/a", "ls # rm"),
-        *("timeout 5 rm a", "sudo rm a", "env rm a", "nice rm a", "nohup rm a", "xargs rm", "bash -c 'rm a'", "eval 'rm a'"),
-        *("flock a rm b", "strace rm a", "unshare rm a", "script -c 'rm a'", "su -c 'rm a'", "busybox rm a", "ssh h rm a"),
-        *("find . -exec rm {} \\;", "git -c alias.x='!rm a' x", "python3 -c 'import os'", "perl -e 1", "exec rm a", ". a"),
-        *("/usr/bin/timeout 5 x", "watch x", "setsid x", "awk 1", "npx x", "doas x", "for i in *; do timeout 1 $i; done"),
+        *(
+            "ls $(rm a)",
+            "echo `rm a`",
+            "x=$(rm a)",
+            "(ls; rm a)",
+            "{ rm a; }",
+            "if ls; then rm a; fi",
+            "rm a &",
+            "X=1 rm a",
+        ),
+        *(
+            "f() { rm a; }; f",
+            "cat <<EOF\n$(rm a)\nEOF",
+            "r'm' $x",
+            "r\\m $x",
+            "$x; rm",
+            "rm *",
+            "rm ~root/a",
+            "ls # rm",
+        ),
+        *(
+            "timeout 5 rm a",
+            "sudo rm a",
+            "env rm a",
+            "nice rm a",
+            "nohup rm a",
+            "xargs rm",
+            "bash -c 'rm a'",
+            "eval 'rm a'",
+        ),
+        *(
+            "flock a rm b",
+            "strace rm a",
+            "unshare rm a",
+            "script -c 'rm a'",
+            "su -c 'rm a'",
+            "busybox rm a",
+            "ssh h rm a",
+        ),
+        *(
+            "find . -exec rm {} \\;",
+            "git -c alias.x='!rm a' x",
+            "python3 -c 'import os'",
+            "perl -e 1",
+            "exec rm a",
+            ". a",
+        ),
+        *(
+            "/usr/bin/timeout 5 x",
+            "watch x",
+            "setsid x",
+            "awk 1",
+            "npx x",
+            "doas x",
+            "for i in *; do timeout 1 $i; done",
+        ),
     ],
 )
 @pytest.mark.parametrize("profile", ("ask", "edit", "full"))
@@ -672,7 +722,14 @@ def test_what_may_hide_a_denied_command_is_asked_about(here: Path, command: str,
 
 
 def test_everything_else_is_decided_by_the_profile_while_a_deny_rule_exists(here: Path) -> None:
-    for command in ("echo $x", "for i in a; do form $i; done", "make", "python3 a.py", "git commit -m 'x $y'", "a && b &"):
+    for command in (
+        "echo $x",
+        "for i in a; do form $i; done",
+        "make",
+        "python3 a.py",
+        "git commit -m 'x $y'",
+        "a && b &",
+    ):
         assert bash(here, command, "full", deny="bash(rm)").verdict == "allow", command
         assert bash(here, command, "ask", deny="bash(rm)").verdict == "ask", command
 
@@ -855,13 +912,32 @@ def test_a_pattern_for_files_stands_for_the_files_that_are_there(here: Path, tmp
 
 
 def test_cd_is_followed_only_where_all_depends_on_it(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for command in ("cd src && ls", "cd src && ls | cat && pwd", "cd ./src", f"cd {here}/src && ls", "cd src/deep/.. && ls"):
+    for command in (
+        "cd src && ls",
+        "cd src && ls | cat && pwd",
+        "cd ./src",
+        f"cd {here}/src && ls",
+        "cd src/deep/.. && ls",
+    ):
         assert bash(here, command).is_harmless, command
     monkeypatch.setenv("CDPATH", "/")
     assert bash(here, "cd src && ls").verdict == "ask"
 
 
-UNKNOWN = st.sampled_from(["rm a", "./x", "$y", "python3 -c 1", "git push", "sudo ls", "PATH=. ls", "sort -o a b", "eval $z", "a 'b"])
+UNKNOWN = st.sampled_from(
+    [
+        "rm a",
+        "./x",
+        "$y",
+        "python3 -c 1",
+        "git push",
+        "sudo ls",
+        "PATH=. ls",
+        "sort -o a b",
+        "eval $z",
+        "a 'b",
+    ]
+)
 KNOWN = st.sampled_from(["ls", "git status", "make all", "cat a | head", "echo x", "test -f a", "true"])
 SHAPES = st.sampled_from(
     [

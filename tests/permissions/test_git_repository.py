@@ -39,11 +39,41 @@ def test_an_ordinary_repository_is_no_problem(repository: Path) -> None:
 @pytest.mark.parametrize(
     "setting",
     [
-        *("core.fsmonitor", "core.pager", "core.sshCommand", "core.hooksPath", "core.editor", "core.worktree"),
-        *("diff.external", "diff.x.command", "diff.x.textconv", "filter.x.clean", "filter.x.process", "gpg.program"),
-        *("log.showSignature", "pager.log", "include.path", "includeIf.gitdir:/.path", "extensions.partialClone"),
-        *("remote.origin.uploadpack", "remote.origin.promisor", "remote.origin.vcs", "core.alternateRefsCommand"),
-        *("interactive.diffFilter", "uploadpack.packObjectsHook", "status.submoduleSummary", "credential.helper"),
+        *(
+            "core.fsmonitor",
+            "core.pager",
+            "core.sshCommand",
+            "core.hooksPath",
+            "core.editor",
+            "core.worktree",
+        ),
+        *(
+            "diff.external",
+            "diff.x.command",
+            "diff.x.textconv",
+            "filter.x.clean",
+            "filter.x.process",
+            "gpg.program",
+        ),
+        *(
+            "log.showSignature",
+            "pager.log",
+            "include.path",
+            "includeIf.gitdir:/.path",
+            "extensions.partialClone",
+        ),
+        *(
+            "remote.origin.uploadpack",
+            "remote.origin.promisor",
+            "remote.origin.vcs",
+            "core.alternateRefsCommand",
+        ),
+        *(
+            "interactive.diffFilter",
+            "uploadpack.packObjectsHook",
+            "status.submoduleSummary",
+            "credential.helper",
+        ),
     ],
 )
 def test_a_setting_that_may_name_a_program_is_a_problem(repository: Path, setting: str) -> None:

@@ -83,8 +83,8 @@ async def test_a_question_lists_the_rules_of_each_scope(project: Path) -> None:
     )
     assert question.choices == ("yes", "session", "project", "user", "no")
     scopes = ("session", "project", "user")
-    assert question.details["remember"] == dict.fromkeys(scopes, ["bash(=git push origin)"])
-    assert question.details["remember_wider"] == dict.fromkeys(scopes, ["bash+(git push origin)"])
+    assert question.details["remember"] == {scope: ["bash(=git push origin)"] for scope in scopes}
+    assert question.details["remember_wider"] == {scope: ["bash+(git push origin)"] for scope in scopes}
     assert question.details["causes"] == ["git push origin: git push is not listed"]
     assert ran.results() == ["ran git push origin"]
     assert read_memory().user == [] and not ran.session.state.permissions, "yes is for once"

@@ -53,7 +53,8 @@ def offered(judgement: Judgement, here: Path, project: Path | None = None, tool:
         ("rm $x", ["bash=(rm $x)"], None),
         ("make && $x", ["bash=(make && $x)"], None),
         ("X=1 ./run a", ["bash=(X=1 ./run a)"], None),
-        ("rm a*", None, None),
+        ("rm a*", ["bash=(rm a*)"], None),
+        ("make && rm a*", ["bash=(make && rm a*)"], None),
         ("a &\nb $x", None, None),
     ],
 )

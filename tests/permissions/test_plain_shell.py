@@ -14,12 +14,114 @@ from hypothesis import strategies as st
 from ostler.permissions.plain_shell import MAX_LENGTH, NotPlain, PlainCommand, Redirection, read_plain
 
 TOKENS = (
-    *("aa", "bb", "cc", "'q r'", '"d e"', "\\", "\\ ", "\\*", "\n", "\t", ";", "&&", "||", "|", "&", "(", ")"),
-    *("{ ", " }", "$(", "`", "$x", "${x}", "x=1", "X=y", ">f", " >f", " >>f", " 2>&1", " <f", " <<<", "#", "~", "~/a", "*"),
-    *("{a,b}", "{", "}", "-o", "=", "'", '"', "$'a'", "!", "if ", "then ", "fi", "for i in ", "do ", "done", "a*", "./?"),
-    *("[ ", " ]", "<<EOF\n", "EOF\n", "\\\n", "$((1+2))", "[[ ", " ]]", "eval ", "time ", "case ", "esac", "^", "%1"),
-    *(" in ", "aa() ", "function ", "coproc ", "é", "'é'", "\u00a0", ",", "..", "&>", ">|", "<(", ">(", "&>>", "\r"),
-    *(">&", " >&2", " 2>&-", "2", "$", "${x:-", "while ", "until ", '"\\""', '"\\$x"', '"\\a"', "'\\'", '"!a"', " 3>f", "12>f"),
+    *(
+        "aa",
+        "bb",
+        "cc",
+        "'q r'",
+        '"d e"',
+        "\\",
+        "\\ ",
+        "\\*",
+        "\n",
+        "\t",
+        ";",
+        "&&",
+        "||",
+        "|",
+        "&",
+        "(",
+        ")",
+    ),
+    *(
+        "{ ",
+        " }",
+        "$(",
+        "`",
+        "$x",
+        "${x}",
+        "x=1",
+        "X=y",
+        ">f",
+        " >f",
+        " >>f",
+        " 2>&1",
+        " <f",
+        " <<<",
+        "#",
+        "~",
+        "~/a",
+        "*",
+    ),
+    *(
+        "{a,b}",
+        "{",
+        "}",
+        "-o",
+        "=",
+        "'",
+        '"',
+        "$'a'",
+        "!",
+        "if ",
+        "then ",
+        "fi",
+        "for i in ",
+        "do ",
+        "done",
+        "a*",
+        "./?",
+    ),
+    *(
+        "[ ",
+        " ]",
+        "<<EOF\n",
+        "EOF\n",
+        "\\\n",
+        "$((1+2))",
+        "[[ ",
+        " ]]",
+        "eval ",
+        "time ",
+        "case ",
+        "esac",
+        "^",
+        "%1",
+    ),
+    *(
+        " in ",
+        "aa() ",
+        "function ",
+        "coproc ",
+        "é",
+        "'é'",
+        "\u00a0",
+        ",",
+        "..",
+        "&>",
+        ">|",
+        "<(",
+        ">(",
+        "&>>",
+        "\r",
+    ),
+    *(
+        ">&",
+        " >&2",
+        " 2>&-",
+        "2",
+        "$",
+        "${x:-",
+        "while ",
+        "until ",
+        '"\\""',
+        '"\\$x"',
+        '"\\a"',
+        "'\\'",
+        '"!a"',
+        " 3>f",
+        "12>f",
+    ),
 )
 SHELLS = ("bash", "dash")
 RECORDER = """#!/bin/sh
@@ -88,7 +190,31 @@ def test_what_shells_run_and_write_was_read(recorder: Recorder, text: str) -> No
 
 
 PIECES = st.sampled_from(
-    ["a", "B9", "'c d'", '"e f"', '"\\""', '"\\$"', '"\\\\"', '"\\d"', "\\;", "\\ ", "\\(", "''", "'$x'", "'`'", "'é'", '"~"', "%", "b^", "b~1", ":", "=", "@", ","]
+    [
+        "a",
+        "B9",
+        "'c d'",
+        '"e f"',
+        '"\\""',
+        '"\\$"',
+        '"\\\\"',
+        '"\\d"',
+        "\\;",
+        "\\ ",
+        "\\(",
+        "''",
+        "'$x'",
+        "'`'",
+        "'é'",
+        '"~"',
+        "%",
+        "b^",
+        "b~1",
+        ":",
+        "=",
+        "@",
+        ",",
+    ]
 )
 WORDS = st.lists(PIECES, min_size=1, max_size=4).map("".join).map(lambda word: f"a{word}")
 SIMPLE = st.tuples(
@@ -97,8 +223,12 @@ SIMPLE = st.tuples(
     st.sampled_from(["", " 2>&1", " > f", " >> f", " 2>/dev/null", " > 'g h'", " < /dev/null"]),
 ).map(lambda parts: " ".join([parts[0], *parts[1]]) + parts[2])
 COMPOSED = st.lists(SIMPLE, min_size=1, max_size=4).flatmap(
-    lambda parts: st.lists(st.sampled_from([" && ", " || ", "; ", " | ", "\n", " |\n", ";\n", "\n\n"]), min_size=4, max_size=4).map(
-        lambda joints: "".join(part + joint for part, joint in zip(parts[:-1], joints, strict=False)) + parts[-1]
+    lambda parts: st.lists(
+        st.sampled_from([" && ", " || ", "; ", " | ", "\n", " |\n", ";\n", "\n\n"]), min_size=4, max_size=4
+    ).map(
+        lambda joints: (
+            "".join(part + joint for part, joint in zip(parts[:-1], joints, strict=False)) + parts[-1]
+        )
     )
 )
 
@@ -149,7 +279,18 @@ def test_a_pattern_for_files_follows_a_name() -> None:
     assert isinstance(plain, PlainCommand)
     assert plain.parts[0].globs == {1, 2, 3}
     assert plain.parts[0].known_words == ("ls", None, None, None)
-    for text in ("ls *", "ls *.py", "ls ?a", "ls -*", "ls --a=*", "ls 'a'*", "ls a\\**", "ls a*/../b", "l* a", "ls > a*"):
+    for text in (
+        "ls *",
+        "ls *.py",
+        "ls ?a",
+        "ls -*",
+        "ls --a=*",
+        "ls 'a'*",
+        "ls a\\**",
+        "ls a*/../b",
+        "l* a",
+        "ls > a*",
+    ):
         assert isinstance(read_plain(text), NotPlain), text
 
 

@@ -23,7 +23,14 @@ from ostler.permissions.git_repository import repository_of, repository_problem
 from ostler.permissions.harmless import Harmless, NotHarmless, check_harmless, shadow_of
 from ostler.permissions.judge import Finding, Judgement, in_part, weighed
 from ostler.permissions.offers import ProgramUse, WholeText
-from ostler.permissions.plain_shell import BUILTINS, NotPlain, PlainCommand, PlainPart, Redirection, read_plain
+from ostler.permissions.plain_shell import (
+    BUILTINS,
+    NotPlain,
+    PlainCommand,
+    PlainPart,
+    Redirection,
+    read_plain,
+)
 from ostler.permissions.rules import (
     Effect,
     Match,
@@ -52,7 +59,7 @@ _FILES = (("write", "edit"), ("read", "read"))
 
 
 class CommandJudge:
-    """Judges commands of one tool."""
+    """Judges one command of a tool."""
 
     def __init__(
         self,
@@ -69,9 +76,13 @@ class CommandJudge:
         self._cwd = cwd
         self._tool = tool
         self._kind = kind
+        self._text = ""
+        self._uncertain: dict[str, str] = {}
+        """What is uncertain about each program of a command, which stays in one folder."""
         self._accepts_harmless = profile in ("ask", "edit") and tool == "bash"
 
     def judge(self, command: str) -> Judgement:
+        self._text = command.strip()
         general = self._by_rules("", lambda rule: "yes" if rule.pattern is None else "no")
         if general and general.verdict == "refuse":
             return weighed([general])
@@ -142,7 +153,7 @@ class CommandJudge:
         if self._profile == "read-only" and not has_rule:
             finding = self._judge.by_profile(self._kind, plain.part, None)
             return msgspec.structs.replace(finding, cause=plain.why)
-        return msgspec.structs.replace(self._unclear("", plain), subject=WholeText(command.strip()))
+        return msgspec.structs.replace(self._unclear("", plain), subject=WholeText(self._text))
 
     def _unclear(self, before: str, plain: NotPlain) -> Finding:
         why = f"{before}a person must check this, because {plain.why}{in_part(plain.part)}"
@@ -200,7 +211,10 @@ class CommandJudge:
         if allowed := allowed or finding:
             return allowed
         listed = check.name if isinstance(check, Harmless) else ""
-        asked = self._judge.by_profile(self._kind, source, ProgramUse(part, listed))
+        # No rule describes by its words what depends on the files that are there.
+        is_text = bool(part.globs) and not listed
+        subject = WholeText(self._text) if is_text else ProgramUse(part, listed)
+        asked = self._judge.by_profile(self._kind, source, subject)
         if part.words[0] == "cd":
             return self._judge_move(part, folder, asked)
         if isinstance(check, NotHarmless):
@@ -209,7 +223,9 @@ class CommandJudge:
         if rule is None and not self._accepts_harmless:
             return asked
         if folder is None and (check.paths or check.globs):
-            return msgspec.structs.replace(asked, subject=None, cause="it is uncertain which folder it runs in")
+            return msgspec.structs.replace(
+                asked, subject=None, cause="it is uncertain which folder it runs in"
+            )
         if rule is None and (problem := self._uncertainty(check, folder)):
             return msgspec.structs.replace(asked, cause=problem)
         if unread := self._judge_reads(check, folder or self._cwd, asked, by_rule=rule is not None):
@@ -238,14 +254,18 @@ class CommandJudge:
 
     def _uncertainty(self, check: Harmless, folder: Path | None) -> str:
         """Why a harmless command may still be another one, or read something else, than it seems."""
-        if shadow := shadow_of(check.name, self._cwd):
-            return shadow
-        if check.name.startswith("git ") and check.name != "git --version":
-            root = repository_of(folder.resolve()) if folder else None
-            if root is None or root != repository_of(self._cwd.resolve()):
-                return "it is uncertain which repository git would use"
-            return repository_problem(root)
-        return ""
+        if (name := check.name) not in self._uncertain:
+            problem = shadow_of(name, self._cwd)
+            if not problem and name.startswith("git ") and name != "git --version":
+                problem = self._repository_problem(folder)
+            self._uncertain[name] = problem
+        return self._uncertain[name]
+
+    def _repository_problem(self, folder: Path | None) -> str:
+        root = repository_of(folder.resolve()) if folder else None
+        if root is None or root != repository_of(self._cwd.resolve()):
+            return "it is uncertain which repository git would use"
+        return repository_problem(root)
 
     def _restricted_reads(self, check: Harmless, folder: Path | None, source: str) -> Finding | None:
         """Applies the rules that ask about or deny reading, whatever allows the command."""
@@ -259,20 +279,22 @@ class CommandJudge:
                 return finding
         return None
 
-    def _judge_reads(
-        self, check: Harmless, folder: Path, asked: Finding, *, by_rule: bool
-    ) -> Finding | None:
+    def _judge_reads(self, check: Harmless, folder: Path, asked: Finding, *, by_rule: bool) -> Finding | None:
         """The first operand that may not be read; None if all may. A rule for the listed program allows what
         only the profile asks about."""
         paths = [folder / path for path in check.paths]
         for glob in check.globs:
             matching = self._matching(glob, folder)
             if matching is None:
-                return msgspec.structs.replace(asked, subject=None, cause=f"{glob} may stand for too many files")
+                return msgspec.structs.replace(
+                    asked, subject=None, cause=f"{glob} may stand for too many files"
+                )
             paths += (folder / glob, *matching)
         for path in paths:
             if _OTHER_IN_EACH_PROCESS.match(normpath(path)):
-                return msgspec.structs.replace(asked, subject=None, cause=f"{path} is different in each process")
+                return msgspec.structs.replace(
+                    asked, subject=None, cause=f"{path} is different in each process"
+                )
             finding = self._judge.judge_file("read", path, asked.part)
             is_by_profile = finding.why.startswith("permissions are ")
             if finding.verdict == "allow" or (by_rule and is_by_profile):
@@ -286,7 +308,8 @@ class CommandJudge:
         folders = glob.split("/")
         if sum("*" in one or "?" in one for one in folders) > 2 or "**" in folders:
             return None
-        names = list(islice(iglob(glob, root_dir=where), _MAX_MATCHES + 1))
+        # Unlike `Path.glob`, it skips hidden files as the shell does.
+        names = list(islice(iglob(glob, root_dir=where), _MAX_MATCHES + 1))  # noqa: PTH207
         return None if len(names) > _MAX_MATCHES else [where / name for name in names]
 
     def _judge_redirection(

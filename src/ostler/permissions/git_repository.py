@@ -10,23 +10,25 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
-_ANY_KEY = frozenset(
-    "advice alias branch color column commit fetch gc gui help init lfs merge pull push rebase stash tag user "
-    "worktree".split()
+from ostler.permissions.plain_shell import word_set
+
+_ANY_KEY = word_set(
+    "advice alias branch color column commit fetch gc gui help init lfs merge pull push rebase stash "
+    "tag user worktree"
 )
 """Sections that commands which only read do not use, or that cannot name a program."""
 
 _KEYS = {
-    "core": frozenset(
-        "abbrev autocrlf bare commitgraph compression eol excludesfile filemode ignorecase logallrefupdates "
-        "longpaths precomposeunicode preloadindex protecthfs protectntfs quotepath repositoryformatversion "
-        "safecrlf sharedrepository symlinks trustctime untrackedcache whitespace".split()
+    "core": word_set(
+        "abbrev autocrlf bare commitgraph compression eol excludesfile filemode ignorecase "
+        "logallrefupdates longpaths precomposeunicode preloadindex protecthfs protectntfs quotepath "
+        "repositoryformatversion safecrlf sharedrepository symlinks trustctime untrackedcache whitespace"
     ),
-    "diff": frozenset("algorithm colormoved context mnemonicprefix noprefix renamelimit renames".split()),
+    "diff": word_set("algorithm colormoved context mnemonicprefix noprefix renamelimit renames"),
     "extensions": frozenset({"objectformat", "worktreeconfig"}),
     "index": frozenset({"version", "threads"}),
     "log": frozenset({"date", "decorate", "follow"}),
-    "remote": frozenset("fetch mirror prune prunetags pushurl tagopt url".split()),
+    "remote": word_set("fetch mirror prune prunetags pushurl tagopt url"),
     "status": frozenset({"showuntrackedfiles", "branch", "short"}),
     "submodule": frozenset({"active", "url", "branch"}),
 }
@@ -57,20 +59,18 @@ def repository_problem(root: Path) -> str:
         common = private
         if (private / "commondir").exists():
             common = (private / (private / "commondir").read_text().strip()).resolve()
-        if not _HEAD.match((private / "HEAD").read_text()) or not all(
-            (common / name).is_dir() for name in ("objects", "refs")
-        ):
+        is_repository = _HEAD.match((private / "HEAD").read_text())
+        if not is_repository or not (common / "objects").is_dir() or not (common / "refs").is_dir():
             return ".git is no repository, and git would look for one above it"
         for config in (common / "config", private / "config.worktree"):
-            if config.exists() and (problem := _config_problem(str(config), config.stat().st_mtime_ns)):
+            if config.exists() and (problem := _config_problem(config, config.stat().st_mtime_ns)):
                 return problem
-        hook = common / "hooks" / "post-index-change"
-        if hook.exists():
-            return f"the repository has the hook {hook.name}"
-        index = private / "index"
+        if (common / "hooks" / "post-index-change").exists():
+            return "the repository has the hook post-index-change"
         if any(private.glob("sharedindex.*")):
             return "the repository has a split index"
-        if index.exists() and _has_submodules(str(index), index.stat().st_mtime_ns):
+        index = private / "index"
+        if index.exists() and _has_submodules(index, index.stat().st_mtime_ns):
             return "the repository has submodules, with settings of their own"
     except (OSError, ValueError) as error:
         return f"the repository's settings cannot be read ({error})"
@@ -88,9 +88,9 @@ def _git_folder(path: Path) -> Path:
 
 
 @lru_cache(64)
-def _config_problem(path: str, changed: int) -> str:
-    """The first setting that is not known to be about something else. `changed` is a part of the cache's key."""
-    data = Path(path).read_bytes()
+def _config_problem(path: Path, changed: int) -> str:
+    """The first setting that is not known to be about something else. `changed` is for the cache."""
+    data = path.read_bytes()
     if len(data) > _MAX_CONFIG:
         return "the repository's settings are too long"
     section = ""
@@ -112,6 +112,5 @@ def _config_problem(path: str, changed: int) -> str:
 
 
 @lru_cache(64)
-def _has_submodules(path: str, changed: int) -> bool:
-    index = Path(path)
+def _has_submodules(index: Path, changed: int) -> bool:
     return index.stat().st_size > _MAX_INDEX or _SUBMODULE in index.read_bytes()

@@ -1,7 +1,7 @@
 """The rules that a question offers to remember, so that the same question does not come again.
 
-A listed program is offered with all its listed options and operands; any other program with exactly its words,
-and as a wider offer with further operands. What runs other programs is offered with exactly its words only.
+A listed program is offered with all its listed options and operands; any other program with exactly its
+words, and as a wider offer with further operands. What runs other programs is offered with exactly its words.
 """
 
 from __future__ import annotations
@@ -100,7 +100,9 @@ def _wider_rule(tool: str, asked: Asked) -> str:
 def _path(path: Path, asked: Asked, cwd: Path, base: Path | None) -> str:
     """The folder of a file that a tool changes; only the file for a redirection, or outside `cwd`."""
     real, folder = path.resolve(), cwd.resolve()
-    is_below = real.parent != folder and real.is_relative_to(folder) and not asked.is_inner and not asked.access
+    is_below = (
+        real.parent != folder and real.is_relative_to(folder) and not asked.is_inner and not asked.access
+    )
     target = real.parent if is_below else real
     root = base.resolve() if base else None
     if root is None or not target.is_relative_to(root) or target == root:

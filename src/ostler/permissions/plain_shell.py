@@ -15,6 +15,11 @@ import msgspec
 
 MAX_LENGTH = 20_000
 
+
+def word_set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
 Joint = Literal["", "|", "&&", "||", ";", "\n"]
 
 
@@ -58,17 +63,17 @@ class NotPlain(msgspec.Struct, frozen=True):
     part: str
 
 
-BUILTINS = frozenset(
-    ". : alias bg bind break builtin caller cd chdir command compgen complete compopt continue declare dirs disown "
-    "enable eval exec exit export fc fg getopts hash help history jobs kill let local logout mapfile popd "
-    "pushd printf read readarray readonly return set shift shopt source suspend test times trap type typeset "
-    "ulimit umask unalias unset wait".split()
+BUILTINS = word_set(
+    ". : alias bg bind break builtin caller cd chdir command compgen complete compopt continue "
+    "declare dirs disown enable eval exec exit export fc fg getopts hash help history jobs kill let "
+    "local logout mapfile popd pushd printf read readarray readonly return set shift shopt source "
+    "suspend test times trap type typeset ulimit umask unalias unset wait"
 )
-"""Commands that run in the shell itself and may change it: after them, other words may mean something else."""
+"""Commands of the shell itself that may change it: after them, other words may mean something else."""
 
-_RESERVED = frozenset(
-    "! { } [ ] [[ ]] ( ) if then elif else fi for select in do done while until case esac function time "
-    "coproc".split()
+_RESERVED = word_set(
+    "! { } [ ] [[ ]] ( ) if then elif else fi for select in do done while until case esac function "
+    "time coproc"
 )
 _PROGRAM = re.compile(r"[A-Za-z0-9_./:+@,][A-Za-z0-9_./:+@%,-]*")
 _BARE = r"[A-Za-z0-9_./,:+@%=*?~-][A-Za-z0-9_./,:+@%=*?~^-]*"
@@ -87,7 +92,9 @@ _TILDE = re.compile(r"(?<![A-Za-z0-9_^~])~")
 """Where a shell may replace it: not in `HEAD~1`."""
 
 _END_OF_WORD = frozenset(" \t\n;|&")
-_SNIPPET = re.compile(r"\$\([^)]*\)?|\$\{[^}]*\}?|\$[^\s\"']*|`[^`]*`?|[<>]\([^)]*\)?|[<>&|;]+[^\s;|&]{0,39}|\S[^\s;|&]{0,39}|\s")
+_SNIPPET = re.compile(
+    r"\$\([^)]*\)?|\$\{[^}]*\}?|\$[^\s\"']*|`[^`]*`?|[<>]\([^)]*\)?|[<>&|;]+[^\s;|&]{0,39}|\S[^\s;|&]{0,39}|\s"
+)
 
 _REASONS = {
     "$": "$ expands to something that is known only at run time",
@@ -122,12 +129,13 @@ def read_plain(command: str) -> PlainCommand | NotPlain:
     try:
         parts = tuple(_parts(command))
     except _NotPlainError as error:
-        return error.args[0]
+        return error.reason
     return PlainCommand(parts, _HOME_WORD.search(command) is not None)
 
 
 class _NotPlainError(Exception):
-    pass
+    def __init__(self, reason: NotPlain) -> None:
+        self.reason = reason
 
 
 _HOME_WORD = re.compile(r"(?:^|[\s;|&<>])~")
@@ -193,7 +201,9 @@ def _part(command: str, start: int, joint: Joint) -> tuple[PlainPart, int]:
         position = _behind_blanks(command, end, "")
     source = command[start:end]
     if not words:
-        why = "no command stands before it" if has_redirection or start < len(command) else "it ends too early"
+        why = (
+            "no command stands before it" if has_redirection or start < len(command) else "it ends too early"
+        )
         raise _NotPlainError(NotPlain(why, source or command[start : start + 2]))
     _check_program(words[0], 0 in globs, source)
     return PlainPart(tuple(words), source, frozenset(globs), tuple(redirections), joint), position
@@ -229,8 +239,10 @@ def _word(command: str, start: int) -> tuple[str, bool, int]:
         position = piece.end()
     source, text = command[start:position], "".join(texts)
     if not source:
-        raise _not_plain(command, start) if start < len(command) else _NotPlainError(
-            NotPlain("it ends too early", command[-20:])
+        raise (
+            _not_plain(command, start)
+            if start < len(command)
+            else _NotPlainError(NotPlain("it ends too early", command[-20:]))
         )
     is_glob = "*" in bare or "?" in bare
     if is_glob and (bare != source or source[0] in "*?-" or re.search(r"[*?].*/\.\.(?:/|\Z)", source)):
@@ -244,7 +256,9 @@ def _below_home(command: str, start: int) -> tuple[str, bool, int]:
     word = re.compile(r"~(?:/[A-Za-z0-9_./,:+@%=^-]*)?(?=[ \t\n;|&]|\Z)").match(command, start)
     if word is None or not home.startswith("/"):
         source = re.compile(r"[^\s;|&]*").match(command, start)
-        raise _NotPlainError(NotPlain("~ stands for something that shells disagree about", source[0] if source else "~"))
+        raise _NotPlainError(
+            NotPlain("~ stands for something that shells disagree about", source[0] if source else "~")
+        )
     return home + word[0][1:], False, word.end()
 
 

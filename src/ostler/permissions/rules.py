@@ -169,8 +169,9 @@ def parse_rule(text: str, effect: Effect, *, base: str = "", origin: str = "") -
 def matches_command(rule: Rule, words: Sequence[str | None]) -> Match:
     """Whether a plain command begins with the rule's words; after `=`, whether it consists of them.
 
-    A word that is known only at run time is None. A rule that allows must match everything. One that restricts
-    also matches the program in another folder, and may match unknown words, or options before a subcommand.
+    A word that is known only at run time is None. A rule that allows must match everything. One that
+    restricts also matches the program in another folder, and may match unknown words, or options before a
+    subcommand.
     """
     if rule.pattern is None:
         return "yes"
@@ -205,7 +206,9 @@ def _has_further_operands(pattern: str, words: Sequence[str | None]) -> bool:
     wanted = shlex.split(pattern)
     further = words[len(wanted) :]
     is_same = list(words[: len(wanted)]) == wanted
-    return is_same and all(word is not None and not word.startswith("-") and "=" not in word for word in further)
+    return is_same and all(
+        word is not None and not word.startswith("-") and "=" not in word for word in further
+    )
 
 
 def mentions(rule: Rule, command: str) -> bool:
