@@ -10,7 +10,8 @@ from ostler.permissions.harmless import Harmless, NotHarmless, check_harmless, p
 from ostler.permissions.harmless_programs import GIT, PROGRAMS
 from ostler.permissions.judge import Judge
 from tests.support.seeds import SEED
-from tests.support.shell_commands import CommandGrammar, batches, need_shells, tripwires
+from tests.support.shell_commands import CommandGrammar
+from tests.support.tripwires import batches, need_shells, tripwires
 
 FORBIDDEN = {
     "sort": "-o -T -S --output --compress-program --files0-from --random-source --temporary-directory",
@@ -48,7 +49,10 @@ def test_options_that_write_or_run_something_are_not_listed(name: str, options: 
 
 
 def test_every_line_of_the_list_is_understood() -> None:
-    shapes = r"|ANY\.\.\.|(TEXT|FILE)(\.\.\.)?|(PATTERN|FILTER|RANGE) FILE\.\.\.|FORMAT TEXT\.\.\.|\+FORMAT|TEST|NUMBER\.\.\.|SECONDS"
+    shapes = (
+        r"|ANY\.\.\.|(TEXT|FILE)(\.\.\.)?|(PATTERN|FILTER|RANGE) FILE\.\.\.|FORMAT TEXT\.\.\.|\+FORMAT|TEST"
+        r"|NUMBER\.\.\.|SECONDS"
+    )
     for name, line in {**PROGRAMS, **GIT}.items():
         program = program_of(line)
         assert re.fullmatch(shapes, program.operands), name

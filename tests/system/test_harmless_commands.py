@@ -12,7 +12,8 @@ import pytest
 
 from ostler.permissions.judge import Judge
 from tests.support.seeds import SEED
-from tests.support.shell_commands import CommandGrammar, batches, need_shells, tripwires
+from tests.support.shell_commands import CommandGrammar
+from tests.support.tripwires import batches, need_shells, tripwires
 
 SHARDS = 20
 JUDGED = 50_000
