@@ -151,7 +151,9 @@ def test_an_offered_rule_is_listed_tested_and_revoked(ostler: Ostler) -> None:
         if rule.startswith("bash+"):
             tested = ostler("permissions", "test", "bash: make test all", "--permissions", "ask")
             assert tested.out == f"allow: rule {rule} remembered for this project\n"
-            assert ostler("permissions", "test", "bash: make test X=1", "--permissions", "ask").out[:4] == "ask:"
+            assert (
+                ostler("permissions", "test", "bash: make test X=1", "--permissions", "ask").out[:4] == "ask:"
+            )
         assert ostler("permissions", "revoke", rule).out == f"revoked allow {rule} (project)\n"
     refused = ostler("permissions", "deny", "bash+(make)")
     assert (refused.code, "can only allow; write bash(make) to deny" in refused.err) == (2, True)
@@ -246,7 +248,9 @@ def test_a_call_can_be_tested(ostler: Ostler) -> None:
         verdict_of("fetch: https://example.com/x", "ask")[1] == "  session would remember fetch(example.com)"
     )
     out = ostler("permissions", "test", "--json", "bash: git push", "--permissions", "edit").out
-    assert json.loads(out)["remember"]["user"] == ["bash(git push)"]
+    assert json.loads(out)["remember"]["user"] == ["bash(=git push)"]
+    assert json.loads(out)["remember_wider"]["user"] == ["bash+(git push)"]
+    assert json.loads(out)["causes"] == ["git push: git push is not listed"]
 
 
 def test_revoking_a_rule_of_a_cut_session_ends_its_processes(ostler: Ostler, serve: Serve) -> None:

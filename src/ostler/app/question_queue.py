@@ -262,7 +262,12 @@ def scope_text(scope: str, rules: Sequence[str], room: int) -> str:
     text = f"{beginning}: {'; '.join(map(rule_text, rules))}"
     if cells(text) <= room:
         return text
-    return f"{beginning}: {'the rule' if len(rules) == 1 else f'the {len(rules)} rules'} above"
+    wider = "wider " if scope.endswith(WIDER) else ""
+    return (
+        f"{beginning}: the {wider}rule above"
+        if len(rules) == 1
+        else f"{beginning}: the {len(rules)} {wider}rules above"
+    )
 
 
 def rules_text(options: Sequence[AnswerOption], room: int) -> list[str]:

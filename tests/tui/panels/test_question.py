@@ -168,7 +168,7 @@ async def test_every_scope_lists_the_rules_it_allows(tmp_path: Path) -> None:
         at.press("n")
         await at.see("the 5 rules above")
         at.press("\x1b[F")
-        await at.see("exactly: git tag x", "exactly: git fetch x")
+        await at.see("git fetch x, also with more operands", "the 5 wider rules above")
         at.press("3")
         await at.see("ok")
 
@@ -379,7 +379,7 @@ def test_questions_of_children_name_the_child_and_close_when_answered_elsewhere(
 def test_on_small_terminals_all_answers_stay_visible_and_the_text_scrolls(
     open_tui: Open, serve: Serve, ostler: Ostler, size: tuple[int, int]
 ) -> None:
-    command = "".join(f"echo a rather long line of number {number} of the script\n" for number in range(9))
+    command = "".join(f"show a rather long line of number {number} of the script\n" for number in range(9))
     terminal = open_tui(
         serve(turn(call("bash", {"command": command})), turn("as you wish")),
         "go",
