@@ -125,9 +125,9 @@ TOKENS = (
 )
 SHELLS = ("bash", "dash")
 RECORDER = """#!/bin/sh
-printf '\\1%s\\2' "${0##*/}" >> "$OUT"
-for word do printf '%s\\2' "$word" >> "$OUT"; done
+printf '%s\\2' "${0##*/}" "$@" > "$OUT/$$"
 """
+"""A file for each process, because those of a pipeline run at the same time."""
 
 
 class Recorder:
@@ -135,8 +135,8 @@ class Recorder:
 
     def __init__(self, folder: Path) -> None:
         self._bin, self._out, self._home = folder / "bin", folder / "out", folder / "home"
-        self._bin.mkdir()
-        self._home.mkdir()
+        for one in (self._bin, self._out, self._home):
+            one.mkdir()
         for name in ("aa", "bb", "cc"):
             (self._bin / name).write_text(RECORDER)
             (self._bin / name).chmod(0o755)
@@ -146,7 +146,8 @@ class Recorder:
         return self._home
 
     def run(self, shell: str, text: str) -> tuple[list[tuple[str, ...]], set[str]]:
-        self._out.write_bytes(b"")
+        for one in self._out.iterdir():
+            one.unlink()
         with tempfile.TemporaryDirectory() as folder:
             subprocess.run(
                 [f"/bin/{shell}", "-c", text],
@@ -158,8 +159,8 @@ class Recorder:
                 timeout=60,
                 check=False,
             )
-            calls = self._out.read_bytes().split(b"\1")[1:]
-            ran = [tuple(one.decode(errors="replace").split("\2")[:-1]) for one in calls]
+            calls = [one.read_bytes().decode(errors="replace") for one in self._out.iterdir()]
+            ran = [tuple(one.split("\2")[:-1]) for one in calls]
             return ran, {one.name for one in Path(folder).iterdir()}
 
 

@@ -14,6 +14,7 @@ import re
 import sys
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from os.path import normpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -179,7 +180,7 @@ def matches_command(rule: Rule, words: Sequence[str | None]) -> Match:
         return "yes" if rule.form == "+" and _has_further_operands(rule.pattern, words) else "no"
     exact = rule.pattern.startswith("=")
     try:
-        wanted = shlex.split(rule.pattern.removeprefix("="))
+        wanted = _words(rule.pattern.removeprefix("="))
     except ValueError:  # after `=`, it may be a text that is not plain
         return "no"
     if not rule.restricts:
@@ -202,10 +203,15 @@ def matches_text(rule: Rule, command: str) -> bool:
     return is_text and (rule.pattern if rule.form else rule.pattern[1:].strip()) == command.strip()
 
 
+@lru_cache(1024)
+def _words(pattern: str) -> tuple[str, ...]:
+    return tuple(shlex.split(pattern))
+
+
 def _has_further_operands(pattern: str, words: Sequence[str | None]) -> bool:
-    wanted = shlex.split(pattern)
+    wanted = _words(pattern)
     further = words[len(wanted) :]
-    is_same = list(words[: len(wanted)]) == wanted
+    is_same = tuple(words[: len(wanted)]) == wanted
     return is_same and all(
         word is not None and not word.startswith("-") and "=" not in word for word in further
     )
@@ -219,7 +225,7 @@ def mentions(rule: Rule, command: str) -> bool:
         words = re.split(r"/+", rule.pattern)
     else:
         try:
-            words = shlex.split(rule.pattern.removeprefix("="))
+            words = [*_words(rule.pattern.removeprefix("="))]
         except ValueError:
             words = rule.pattern.removeprefix("=").split()
     texts = (command, re.sub(r"""\\\n|\$?['"]|\\""", "", command))
