@@ -33,6 +33,7 @@ MEASURES = {
     "wires": ("wires", "wires"),
     "probe": ("start", "probe"),
     "context": ("context", "context"),
+    "judge": ("permissions", "judged_commands"),
     "runs": ("sessions", "runs"),
     "idle": ("sessions", "idle"),
     "tree": ("sessions", "tree"),

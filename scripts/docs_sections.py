@@ -34,7 +34,7 @@ from ostler.history.export import transcript
 from ostler.models.providers import PROVIDERS, ModelOptions
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.permissions.guard import permission_hook
-from ostler.permissions.known_programs import READ_ONLY, VERSIONS
+from ostler.permissions.harmless_programs import GIT, PROGRAMS
 from ostler.permissions.protected import protection_table
 from ostler.permissions.rules import PROFILES, judge
 from ostler.permissions.trust import LIMITS, SENSITIVE
@@ -240,9 +240,16 @@ def scope_table() -> Iterator[str]:
             yield row(f"`{access}`", ", ".join(routes), ", ".join(kinds))
 
 
-def harmless_commands() -> str:
-    looking, versions = (", ".join(f"`{name}`" for name in sorted(names)) for names in (READ_ONLY, VERSIONS))
-    return f"{looking}; and with `--version` only: {versions}"
+def harmless_commands() -> Iterator[str]:
+    """Programs with the same options share a row."""
+    names_of: dict[str, list[str]] = {}
+    for name, line in [*PROGRAMS.items(), *((f"git {name}", line) for name, line in GIT.items())]:
+        names_of.setdefault(line, []).append(f"`{name}`")
+    yield "| program | options | operands |"
+    yield "|---|---|---|"
+    for line, names in names_of.items():
+        options, _, operands = (part.strip() for part in line.partition("|"))
+        yield row(", ".join(names), f"`{options}`" if options else "", f"`{operands}`" if operands else "")
 
 
 def protected_files() -> Iterator[str]:
@@ -440,7 +447,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "help-trust": lambda: help_of("trust"),
     "settings": lambda: "\n".join(settings_table()),
     "exit-codes": lambda: "\n".join(exit_code_table()),
-    "harmless-commands": harmless_commands,
+    "harmless-commands": lambda: "\n".join(harmless_commands()),
     "tool-limits": lambda: "\n".join(tool_limits_table()),
     "permissions": lambda: "\n".join(permission_table()),
     "protected-files": lambda: "\n".join(protected_files()),

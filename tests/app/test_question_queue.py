@@ -46,6 +46,24 @@ def test_each_option_has_its_keys_and_its_rules() -> None:
     assert answer_options(Question("Why?")) == []
 
 
+def test_a_wider_offer_is_an_option_of_its_own() -> None:
+    scopes = ("session", "user")
+    details = {
+        "remember": {scope: ["bash(=make test)"] for scope in scopes},
+        "remember_wider": {scope: ["bash+(make test)"] for scope in scopes},
+    }
+    question = Question("May it?", "permission", ("yes", *scopes, "no"), details=details)
+    assert [(one.answer, one.label) for one in answer_options(question)][2:] == [
+        ("session", "yes, and for this session: exactly: make test"),
+        ("user", "yes, and always: exactly: make test"),
+        ("session+", "yes, and for this session: make test, also with more operands"),
+        ("user+", "yes, and always: make test, also with more operands"),
+    ]
+    assert parse_answer(question, "Session+") == "session+"
+    with pytest.raises(UsageError):
+        parse_answer(question, "project+")
+
+
 @pytest.mark.parametrize(
     ("question", "text", "answer"),
     [

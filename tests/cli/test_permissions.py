@@ -52,7 +52,7 @@ def answer_in_another_process(ostler: Ostler, vendor: FakeVendor, answer: str) -
     assert ran.code == 6
     question = ran.all("question_asked")[0]["question"]
     assert question["choices"] == ["yes", "session", "project", "user", "no"]
-    assert f"remembers {RULE}]" in question["text"]
+    assert f"remembers {RULE}; " in question["text"]
     assert not (ostler.work / "ran.txt").exists()
     session = str(ran.lines[0]["session"])
     later = subprocess.run(
@@ -142,6 +142,23 @@ def test_a_project_may_restrict_by_itself_but_allow_only_with_trust(ostler: Ostl
     assert "ignored" not in ostler("permissions").out
 
 
+def test_an_offered_rule_is_listed_tested_and_revoked(ostler: Ostler) -> None:
+    for rule in ("bash+(make test)", "bash~(ls)", "bash=(echo $x (y))"):
+        assert ostler("permissions", "allow", rule).code == 0
+        assert listed_rules(ostler) == [("allow", rule, "project")]
+        shown = ostler("permissions", "list").out
+        assert rule in shown
+        if rule.startswith("bash+"):
+            tested = ostler("permissions", "test", "bash: make test all", "--permissions", "ask")
+            assert tested.out == f"allow: rule {rule} remembered for this project\n"
+            assert (
+                ostler("permissions", "test", "bash: make test X=1", "--permissions", "ask").out[:4] == "ask:"
+            )
+        assert ostler("permissions", "revoke", rule).out == f"revoked allow {rule} (project)\n"
+    refused = ostler("permissions", "deny", "bash+(make)")
+    assert (refused.code, "can only allow; write bash(make) to deny" in refused.err) == (2, True)
+
+
 def test_rules_are_added_and_revoked(ostler: Ostler) -> None:
     assert ostler("permissions").err == "ostler: there are no rules here; only the profile applies\n"
     assert ostler("permissions", "allow", "bash(npm run *)").out == (
@@ -205,16 +222,25 @@ def test_a_call_can_be_tested(ostler: Ostler) -> None:
 
     assert verdict_of("bash: git push", "full") == ["allow: profile full"]
     assert verdict_of("bash: ls -l | sort", "edit") == ["allow: profile edit, it only reads"]
-    assert verdict_of("bash: ls -l", "ask")[0].startswith("ask: ")
+    assert verdict_of("bash: ls -l", "ask") == ["allow: profile ask, it only reads"]
     assert verdict_of("read: /etc/passwd", "read-only") == ["allow: profile read-only"]
     assert verdict_of("bash: ls", "read-only")[0].startswith("refuse: permissions are read-only")
     assert verdict_of("bash: ls && git push -f", "edit") == [
         "ask: permissions are edit: tools that run commands need a person's consent (--yes gives it to all)",
-        "  because of git push -f",
-        "  session would remember bash(git push)",
-        "  project would remember bash(git push)",
-        "  user would remember bash(git push)",
+        "  because of git push -f: git push is not listed",
+        "  session would remember bash(=git push -f)",
+        "  project would remember bash(=git push -f)",
+        "  user would remember bash(=git push -f)",
+        "  session+ would remember bash+(git push -f)",
+        "  project+ would remember bash+(git push -f)",
+        "  user+ would remember bash+(git push -f)",
     ]
+    assert verdict_of("bash: ls | sort -o a", "ask")[1] == (
+        "  because of sort -o a: the option -o of sort is not listed"
+    )
+    assert verdict_of("bash: ls $(make)", "edit")[1] == (
+        "  because of $(make): $ expands to something that is known only at run time"
+    )
     assert verdict_of("write: /etc/x", "edit")[0] == (
         "ask: permissions are edit: /etc/x is outside the working directory"
     )
@@ -222,12 +248,15 @@ def test_a_call_can_be_tested(ostler: Ostler) -> None:
         verdict_of("fetch: https://example.com/x", "ask")[1] == "  session would remember fetch(example.com)"
     )
     out = ostler("permissions", "test", "--json", "bash: git push", "--permissions", "edit").out
-    assert json.loads(out)["remember"]["user"] == ["bash(git push)"]
+    assert json.loads(out)["remember"]["user"] == ["bash(=git push)"]
+    assert json.loads(out)["remember_wider"]["user"] == ["bash+(git push)"]
+    assert json.loads(out)["causes"] == ["git push: git push is not listed"]
 
 
 def test_revoking_a_rule_of_a_cut_session_ends_its_processes(ostler: Ostler, serve: Serve) -> None:
     # A process in the group of the command would be killed with the run.
     vendor = serve(turn(TOUCH), turn(call("bash", {"command": "setsid --wait cat gate"})))
+    ostler.configure("allow = ['bash(setsid)']")
     session = waiting_run(ostler, vendor)
     os.mkfifo(ostler.work / "gate")
     driven = ostler.start("answer", session, "session", *use(vendor), "--permissions", "edit")
@@ -247,4 +276,4 @@ def test_revoking_a_rule_of_a_cut_session_ends_its_processes(ostler: Ostler, ser
     assert ostler("permissions", "revoke", "1", "--session", session).code == 0
     wait_until(lambda: reader.poll(0) == [(opened[0], select.POLLERR)])
     os.close(opened[0])
-    assert listed_rules(ostler) == []
+    assert listed_rules(ostler) == [("allow", "bash(setsid)", "configuration")]

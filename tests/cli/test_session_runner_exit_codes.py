@@ -69,7 +69,8 @@ def test_exit_code_6_for_a_waiting_run(ostler: Ostler, serve: Serve) -> None:
     assert (ran.code, ran.out, session["status"]) == (6, "", "waiting")
     assert ran.err == (
         "ostler: waiting for an answer: Allow bash: touch made "
-        "[session/project/user remembers bash(=touch made)]\n"
+        "[session/project/user remembers bash(=touch made); "
+        "session+/project+/user+ remembers bash+(touch made)]\n"
         f"ostler: the run waits in session {session['id']}; "
         f"`ostler answer {session['id']} yes` continues it\n"
     )

@@ -288,13 +288,13 @@ async def test_a_denial_by_a_person_names_the_person() -> None:
 async def test_remembered_and_revoked_rules_are_audited() -> None:
     ran = await run_with_answers("session", times=2)
     (kept,) = [entry for entry in audit(ran) if entry.action == "permission.remember"]
-    assert (kept.what, kept.reason) == ("bash(git push)", "from now on: allow, for the session")
+    assert (kept.what, kept.reason) == ("bash(=git push origin)", "from now on: allow, for the session")
     await ran.session.journal.store.submit(
-        ran.session.id, RevokePermission(id="req_1", by="ada", rule="bash(git push)")
+        ran.session.id, RevokePermission(id="req_1", by="ada", rule="bash(=git push origin)")
     )
     await ran.session.advance()
     (revoked,) = [entry for entry in audit(ran) if entry.action == "permission.revoke"]
-    assert (revoked.who, revoked.what) == (local_user(), "bash(git push)")
+    assert (revoked.who, revoked.what) == (local_user(), "bash(=git push origin)")
     assert revoked.details is not None and revoked.details["by"] == "ada", "what the client said"
 
 

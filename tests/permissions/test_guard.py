@@ -78,13 +78,15 @@ async def run_with_answers(project: Path, *answers: Any, times: int = 1, **optio
 async def test_a_question_lists_the_rules_of_each_scope(project: Path) -> None:
     ran = await run_with_answers(project, "yes")
     (question,) = [one.question for one in ran.all(QuestionAsked)]
-    assert question.text == "Allow bash: git push origin [session/project/user remembers bash(git push)]"
+    assert question.text == (
+        "Allow bash: git push origin [session/project/user remembers bash(=git push origin); "
+        "session+/project+/user+ remembers bash+(git push origin)]"
+    )
     assert question.choices == ("yes", "session", "project", "user", "no")
-    assert question.details["remember"] == {
-        "session": ["bash(git push)"],
-        "project": ["bash(git push)"],
-        "user": ["bash(git push)"],
-    }
+    scopes = ("session", "project", "user")
+    assert question.details["remember"] == {scope: ["bash(=git push origin)"] for scope in scopes}
+    assert question.details["remember_wider"] == {scope: ["bash+(git push origin)"] for scope in scopes}
+    assert question.details["causes"] == ["git push origin: git push is not listed"]
     assert ran.results() == ["ran git push origin"]
     assert read_memory().user == [] and not ran.session.state.permissions, "yes is for once"
 
@@ -97,7 +99,9 @@ async def test_a_question_names_the_part_that_caused_it(project: Path) -> None:
     assert ask.question.text.startswith("Allow bash: ls && make all && ls (because of: make all) [session/")
     ask = guard.handler(PlannedCall("c", "bash", "execute", {"command": "ls && $x"}, 1), None)
     assert isinstance(ask, Ask)
-    assert ask.question.choices == ("yes", "no"), "what is not known cannot be remembered"
+    assert ask.question.text.startswith("Allow bash: ls && $x (because of: $x) [session/")
+    assert ask.question.details["remember"]["user"] == ["bash=(ls && $x)"], "exactly this text"
+    assert "remember_wider" not in ask.question.details
 
 
 async def test_the_session_remembers_an_answer_and_does_not_ask_again(project: Path) -> None:
@@ -105,10 +109,10 @@ async def test_the_session_remembers_an_answer_and_does_not_ask_again(project: P
     assert len(ran.all(QuestionAsked)) == 1
     assert ran.results() == ["ran git push origin"] * 3
     (remembered,) = ran.all(PermissionRemembered)
-    expected = PermissionRemembered("bash(git push)", "allow", "session", ran.session.id)
+    expected = PermissionRemembered("bash(=git push origin)", "allow", "session", ran.session.id)
     given = {"store": ran.session.journal.store.id, "identity": local_user()}
     assert remembered == msgspec.structs.replace(expected, **given)
-    assert ran.session.state.permissions == {"bash(git push)": "allow"}
+    assert ran.session.state.permissions == {"bash(=git push origin)": "allow"}
     assert not permissions_file().exists()
     again = await run_with_answers(project, "no")
     assert len(again.all(QuestionAsked)) == 1, "in another session it is asked again"
@@ -133,8 +137,53 @@ async def test_the_user_is_remembered_everywhere(project: Path, tmp_path: Path) 
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     assert not (await run_with_answers(elsewhere)).all(QuestionAsked)
-    assert forget("bash(git push)", None)
+    assert forget("bash(=git push origin)", None)
     assert (await run_with_answers(elsewhere, "no")).all(QuestionAsked)
+
+
+async def test_the_wider_offer_is_chosen_by_a_plus_sign(project: Path) -> None:
+    ran = await run_with_answers(project, "project+", times=2)
+    assert len(ran.all(QuestionAsked)) == 1
+    (remembered,) = ran.all(PermissionRemembered)
+    assert (remembered.rule, remembered.scope) == ("bash+(git push origin)", "project")
+    guard = user_guard("ask", project, ())
+    assert guard is not None
+    for command, is_allowed in (("git push origin main", True), ("git push origin --exec=x", False)):
+        planned = PlannedCall("c", "bash", "execute", {"command": command}, 1)
+        assert isinstance(guard.handler(planned, None), Allow) == is_allowed
+
+
+async def test_a_wider_offer_that_was_not_made_is_a_no(project: Path) -> None:
+    model = ScriptedModel([Turn(calls=(Call("bash", {"command": "sudo ls"}),)), Turn(text="done")])
+    hook = user_guard("ask", project, ())
+    ran = await run(
+        model,
+        tools=[pretend_bash],
+        cwd=project,
+        permission_hook=hook,
+        remember=remember_answer,
+        asker=answering("user+"),
+    )
+    assert "remember_wider" not in ran.all(QuestionAsked)[0].question.details
+    assert ran.results() == ["user+"]
+    assert read_memory().user == []
+
+
+def test_a_harmless_command_runs_confined_under_ask_and_edit(project: Path) -> None:
+    planned = PlannedCall("c", "bash", "execute", {"command": "ls -la | head"}, 1)
+    for profile in ("ask", "edit"):
+        guard = permission_hook(profile, project)  # type: ignore[arg-type]
+        assert guard is not None
+        allowed = guard.handler(planned, None)
+        assert isinstance(allowed, Allow) and allowed.confined
+        written = PlannedCall("c", "bash", "execute", {"command": "ls > a"}, 1)
+        allowed = guard.handler(written, None)
+        assert isinstance(allowed, Allow if profile == "edit" else Ask)
+        assert not getattr(allowed, "confined", False), "it writes a file"
+    by_rule = permission_hook("ask", project, [parse_rule("bash", "allow")])
+    assert by_rule is not None
+    allowed = by_rule.handler(planned, None)
+    assert isinstance(allowed, Allow) and not allowed.confined
 
 
 async def test_an_answer_that_was_not_offered_is_a_no(project: Path) -> None:
@@ -204,7 +253,7 @@ async def test_rules_of_a_session_apply_after_it_is_reopened(project: Path) -> N
     await session.close()
     later = await open_session(store, session.id, session.harness)
     await later.answer(question.id, "session")
-    assert later.state.permissions == {"bash(git push)": "allow"}
+    assert later.state.permissions == {"bash(=git push origin)": "allow"}
     assert not later.state.questions, "the second call is not asked about"
     await later.close()
     assert (await open_session(store, session.id, session.harness)).state.permissions
@@ -228,7 +277,7 @@ async def test_a_session_s_permission_is_revoked_by_a_request(project: Path) -> 
     store = MemoryStore()
     session, question = await waiting(store, project)
     await session.answer(question.id, "session")
-    await store.submit(session.id, RevokePermission(id="r1", rule="bash(git push)"))
+    await store.submit(session.id, RevokePermission(id="r1", rule="bash(=git push origin)"))
     await store.submit(session.id, RevokePermission(id="r2", rule="bash(other)"))
     await session.advance()
     assert session.state.permissions == {}

@@ -17,13 +17,15 @@ from ostler.permissions.rules import (
     matches_command,
     matches_host,
     matches_path,
+    matches_text,
+    mentions,
     parse_rule,
 )
 from ostler.schema.errors import UsageError
 
 
-def command(rule: str, *words: str | None, effect: Effect = "allow", set_before: tuple[str, ...] = ()) -> str:
-    return matches_command(parse_rule(rule, effect), words, set_before)
+def command(rule: str, *words: str | None, effect: Effect = "allow") -> str:
+    return matches_command(parse_rule(rule, effect), words)
 
 
 @pytest.mark.parametrize("text", ["", "bash(", "bash(git", "bash()", "bash( )", "a b", "bash(git)x", "(git)"])
@@ -105,10 +107,81 @@ def test_a_deny_rule_also_matches_possible_forms(words: tuple[str | None, ...], 
     assert command("bash(git push)", *words, effect="ask") == match
 
 
-def test_variables_that_are_set_before_a_command_must_be_allowed_with_it() -> None:
-    assert command("bash(make)", "make", set_before=("PATH=.",)) == "no"
-    assert command("bash(PATH=. make)", "make", set_before=("PATH=.",)) == "yes"
-    assert command("bash(make)", "make", set_before=("PATH=.",), effect="deny") == "yes"
+@pytest.mark.parametrize(
+    ("rule", "words", "match"),
+    [
+        ("bash+(make test)", ("make", "test"), "yes"),
+        ("bash+(make test)", ("make", "test", "all", "a/b"), "yes"),
+        ("bash+(make test)", ("make", "test", "-f"), "no"),
+        ("bash+(make test)", ("make", "test", "SHELL=x"), "no"),
+        ("bash+(make test)", ("make", "test", None), "no"),
+        ("bash+(make test)", ("make",), "no"),
+        ("bash+(make test)", ("make", "tests"), "no"),
+        ("bash+(rm 'a*')", ("rm", "a*"), "yes"),
+        ("bash+(rm 'a*')", ("rm", "abc"), "no"),
+        ("bash~(ls)", ("ls",), "no"),
+        ("bash=(ls)", ("ls",), "no"),
+    ],
+)
+def test_an_offered_rule_has_a_spelling_and_a_meaning_of_its_own(
+    rule: str, words: tuple[str | None, ...], match: str
+) -> None:
+    assert command(rule, *words) == match
+    assert parse_rule(rule, "allow").text == rule
+
+
+def test_an_offered_rule_can_only_allow() -> None:
+    for effect in ("ask", "deny"):
+        with pytest.raises(UsageError, match=r"can only allow; write bash\(make\) to"):
+            parse_rule("bash+(make)", effect)  # type: ignore[arg-type]
+    for text in ("bash+", "bash+()", "bash++(a)", "bash~ (a)", "+(a)"):
+        with pytest.raises(UsageError, match="is not a rule"):
+            parse_rule(text, "allow")
+
+
+@pytest.mark.parametrize(
+    ("rule", "text", "matches"),
+    [
+        ("bash=(echo $x)", "echo $x", True),
+        ("bash=(echo $x)", " echo $x\n", True),
+        ("bash=(echo $x)", "echo  $x", False),
+        ("bash=(echo 'a)", "echo 'a", True),
+        ("bash=(echo (a) b)", "echo (a) b", True),
+        ("bash(=echo $x)", "echo $x", True),
+        ("bash(=echo 'a)", "echo 'a", True),
+        ("bash(echo $x)", "echo $x", False),
+        ("bash+(echo a)", "echo a", False),
+        ("bash", "echo a", False),
+    ],
+)
+def test_a_rule_may_name_exactly_one_text(rule: str, text: str, matches: bool) -> None:
+    assert matches_text(parse_rule(rule, "allow"), text) == matches
+
+
+@pytest.mark.parametrize(
+    ("rule", "text", "is_mentioned"),
+    [
+        ("bash(rm)", "x $(rm a)", True),
+        ("bash(rm)", "/bin/rm $x", True),
+        ("bash(rm)", "r'm' $x", True),
+        ("bash(rm)", 'r"m" $x', True),
+        ("bash(rm)", "r\\m $x", True),
+        ("bash(rm)", "r\\\nm $x", True),
+        ("bash(rm)", "form $x", False),
+        ("bash(rm)", "rm2 $x", False),
+        ("bash(git push)", "git $x", True),
+        ("bash(git push)", "$x push", True),
+        ("bash(npm*)", "npmx $x", True),
+        ("bash(*)", "$x", False),
+        ("read(.env)", "cat $(echo .env)", True),
+        ("read(~/.ssh/**)", "cat $HOME/.ssh/id", True),
+        ("edit(*.md)", "echo > a.md &", True),
+        ("edit(*.md)", "echo > a.mdx &", False),
+        ("bash(=rm $x)", "rm $y", True),
+    ],
+)
+def test_a_text_may_mention_a_word_of_a_rule(rule: str, text: str, is_mentioned: bool) -> None:
+    assert mentions(parse_rule(rule, "deny"), text) == is_mentioned
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), min_size=1, max_size=4))

@@ -32,6 +32,9 @@ DECLINED = Declined()
 PERSON_DECLINED = "The person declined."
 """Of a person who gives no reason."""
 
+WIDER = "+"
+"""Stands after a scope in the answer that takes the wider of two offers: `session+`."""
+
 YES_WORDS, NO_WORDS = ("yes", "y", "allow"), ("no", "n", "deny")
 REMEMBER = "remember"
 """Not an answer: it opens the list of answers that are remembered."""
@@ -67,7 +70,9 @@ def answer_options(question: Question) -> list[AnswerOption]:
     """The options with their keys; empty if the answer is typed."""
     answers: tuple[str, ...] = question.choices
     if question.kind == "permission":
-        answers = ("yes", "no", *(one for one in question.choices if one in _SCOPES))
+        scopes = [one for one in question.choices if one in _SCOPES]
+        wider = (question.details or {}).get("remember_wider") or {}
+        answers = ("yes", "no", *scopes, *(f"{one}{WIDER}" for one in scopes if one in wider))
     options = []
     for number, answer in enumerate(answers, 1):
         keys: tuple[str, ...] = (str(number),) if number < 10 else ()
@@ -76,10 +81,11 @@ def answer_options(question: Question) -> list[AnswerOption]:
         rules: tuple[str, ...] = ()
         label = answer
         if question.kind == "permission":
-            remember = (question.details or {}).get("remember")
-            if answer in _SCOPES and isinstance(remember, dict):
-                rules = tuple(remember.get(answer) or ())
-            label = scope_text(answer, rules, sys.maxsize) if rules else _PERMISSION_LABELS[answer]
+            scope = answer.removesuffix(WIDER)
+            remember = (question.details or {}).get("remember" if scope == answer else "remember_wider")
+            if scope in _SCOPES and isinstance(remember, dict):
+                rules = tuple(remember.get(scope) or ())
+            label = scope_text(answer, rules, sys.maxsize) if rules else _PERMISSION_LABELS[scope]
         options.append(AnswerOption(answer, label, keys, rules))
     return options
 
@@ -354,10 +360,16 @@ _SCOPES = {
 
 def scope_text(scope: str, rules: Sequence[str], room: int) -> str:
     """What an answer allows from now on; if that does not fit, with the number of rules only."""
-    text = f"{_SCOPES[scope]}: {'; '.join(map(rule_text, rules))}"
+    beginning = _SCOPES[scope.removesuffix(WIDER)]
+    text = f"{beginning}: {'; '.join(map(rule_text, rules))}"
     if cells(text) <= room:
         return text
-    return f"{_SCOPES[scope]}: {'the rule' if len(rules) == 1 else f'the {len(rules)} rules'} above"
+    wider = "wider " if scope.endswith(WIDER) else ""
+    return (
+        f"{beginning}: the {wider}rule above"
+        if len(rules) == 1
+        else f"{beginning}: the {len(rules)} {wider}rules above"
+    )
 
 
 def rules_text(options: Sequence[AnswerOption], room: int) -> list[str]:
@@ -365,13 +377,20 @@ def rules_text(options: Sequence[AnswerOption], room: int) -> list[str]:
     scopes_of: dict[tuple[str, ...], list[str]] = {}
     for option in options:
         if option.rules and not option.label_in(room).endswith(rule_text(option.rules[-1])):
-            scope = _SCOPES[option.answer].removeprefix("yes, and ")
+            scope = _SCOPES[option.answer.removesuffix(WIDER)].removeprefix("yes, and ")
             scopes_of.setdefault(option.rules, []).append(scope)
     return [
         line
         for rules, scopes in scopes_of.items()
         for line in (f"would be allowed {', '.join(scopes)}:", *(f"  {rule_text(one)}" for one in rules))
     ]
+
+
+_FORMS = {
+    "=": "exactly: {}",
+    "+": "{}, also with more operands",
+    "~": "{} with any options that only read",
+}
 
 
 @lru_cache(1024)
@@ -383,6 +402,8 @@ def rule_text(rule: str) -> str:
     tool, pattern = parsed.tool, parsed.pattern
     if pattern is None:
         return f"whatever {tool} does"
+    if parsed.form:
+        return _FORMS[parsed.form].format(pattern)
     if tool == "edit":
         folder = pattern.removesuffix("/**")
         return f"any change below {folder}/" if folder != pattern else f"any change of {pattern}"

@@ -12,6 +12,7 @@ import msgspec
 
 from ostler.app.console import ask_consent, has_terminal, print_json, print_lines, print_stderr
 from ostler.app.options import Parser, add_json, command_adder, default_to_list
+from ostler.app.question_queue import WIDER
 from ostler.app.remembered_rules import lines_of, revoke_rule, stored_rules
 from ostler.app.settings import (
     PROJECT_FILE,
@@ -118,10 +119,12 @@ def _test(options: argparse.Namespace) -> None:
         print_json(outcome)
         return
     print(f"{outcome.verdict}{': ' if outcome.reason else ''}{one_line(outcome.reason)}")
-    if outcome.parts:
-        print(f"  because of {'; '.join(outcome.parts)}")
+    for cause in outcome.causes or outcome.parts:
+        print(f"  because of {one_line(cause)}")
     for scope, offered in outcome.remember.items():
         print(f"  {scope} would remember {', '.join(map(one_line, offered))}")
+    for scope, offered in outcome.remember_wider.items():
+        print(f"  {scope}{WIDER} would remember {', '.join(map(one_line, offered))}")
 
 
 SECRET = ("api_key", "headers")

@@ -145,6 +145,8 @@ def grants(asked: QuestionAsked, answer: QuestionAnswered) -> bool:
     """Whether the answer to a permission question is a yes, once or for an offered scope."""
     value = answer.answer.strip().lower() if isinstance(answer.answer, str) else answer.answer
     offered = [scope for scope in asked.question.choices if scope in ("session", "project", "user")]
+    wider = (asked.question.details or {}).get("remember_wider") or {}
+    offered += [f"{scope}+" for scope in offered if scope in wider]
     return answer.outcome == "answered" and value in (True, "yes", "y", "allow", *offered)
 
 

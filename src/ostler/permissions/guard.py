@@ -34,10 +34,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ostler.permissions import judge as judge_module
     from ostler.permissions import memory
-    from ostler.permissions.judge import Judgement, Scope
+    from ostler.permissions import offers as offers_module
+    from ostler.permissions.judge import Judgement
+    from ostler.permissions.offers import Offers, Scope
 else:
     judge_module = lazy_module("ostler.permissions.judge")
     memory = lazy_module("ostler.permissions.memory")
+    offers_module = lazy_module("ostler.permissions.offers")
 
 SESSION = ("session",)
 EVERYWHERE = ("session", "project", "user")
@@ -74,8 +77,7 @@ def permission_hook(
             return Allow(by_profile(profile))
         judgement = _judge(profile, applying, cwd).judge(planned.name, planned.kind, planned.arguments)
         if judgement.verdict == "allow":
-            confined = planned.name == "bash" and judgement.is_harmless
-            return Allow(preview_line(judgement.reason), confined, judgement.path)
+            return Allow(preview_line(judgement.reason), judgement.is_harmless, judgement.path)
         if judgement.verdict == "refuse":
             return Refuse(judgement.reason)
         return Ask(_question(planned, judgement, cwd, scopes), by="permission", path=judgement.path)
@@ -109,18 +111,34 @@ def configured_rules(allow: Sequence[str], ask: Sequence[str], deny: Sequence[st
 
 def _question(planned: PlannedCall, judgement: Judgement, cwd: Path, scopes: Sequence[str]) -> Question:
     project = project_folder(cwd)
-    suggested = judge_module.suggest_rules(planned.name, judgement, cwd, project)
-    offered = {scope: list(rules) for scope, rules in suggested.items() if scope in scopes}
+    offers = _offers(planned.name, judgement, cwd, project)
+    offered = {scope: list(rules) for scope, rules in offers.rules.items() if scope in scopes}
+    wider = {scope: list(rules) for scope, rules in offers.wider.items() if scope in scopes}
     text = f"Allow {planned.name}: {preview(planned.name, planned.arguments)}"
     if parts := _parts(judgement):
         text += f" (because of: {'; '.join(parts)})"
     details = {"tool": planned.name, "arguments": planned.arguments}
+    if causes := _causes(judgement):
+        details["causes"] = list(causes)
     if offered:
         details["remember"] = offered
         details["project"] = str(project)
-        text += _offer(offered)
+        if wider:
+            details["remember_wider"] = wider
+        text += _offer(offered, wider)
     choices = ("yes", *offered, "no")
     return Question(text=text, kind="permission", choices=choices, details=details, reason=judgement.reason)
+
+
+def _offers(tool: str, judgement: Judgement, cwd: Path, project: Path) -> Offers:
+    asked = [offers_module.Asked(one.subject, bool(one.part), one.access) for one in judgement.findings]
+    return offers_module.offers_for(tool, asked, cwd, project)
+
+
+def _causes(judgement: Judgement) -> tuple[str, ...]:
+    """What exactly in a command needs a person, a line for each part."""
+    causes = (f"{preview_line(one.part)}: {one.cause}" for one in judgement.findings if one.cause)
+    return tuple(dict.fromkeys(causes)) if judgement.verdict != "allow" else ()
 
 
 def _parts(judgement: Judgement) -> tuple[str, ...]:
@@ -130,12 +148,14 @@ def _parts(judgement: Judgement) -> tuple[str, ...]:
     return tuple(dict.fromkeys(preview_line(one.part) for one in judgement.findings if one.part))
 
 
-def _offer(offered: dict[Scope, list[str]]) -> str:
-    """The rules that each scope would remember; scopes with the same rules are listed together."""
+def _offer(offered: dict[Scope, list[str]], wider: dict[Scope, list[str]]) -> str:
+    """The rules that each answer would remember; answers with the same rules are listed together."""
     together: dict[str, list[str]] = {}
     for scope, rules in offered.items():
         together.setdefault(", ".join(rules), []).append(scope)
-    offers = (f"{'/'.join(scopes)} remembers {rules}" for rules, scopes in together.items())
+    for scope, rules in wider.items():
+        together.setdefault(", ".join(rules), []).append(f"{scope}{offers_module.WIDER}")
+    offers = (f"{'/'.join(answers)} remembers {rules}" for rules, answers in together.items())
     return f" [{'; '.join(offers)}]"
 
 
@@ -146,8 +166,12 @@ class DryRun(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
     parts: tuple[str, ...] = ()
     """The parts of a command that are the reason."""
+    causes: tuple[str, ...] = ()
+    """What exactly in those parts is the reason."""
     remember: dict[Scope, tuple[str, ...]] = {}
     """The rules that each scope would remember, if the person chose it."""
+    remember_wider: dict[Scope, tuple[str, ...]] = {}
+    """The wider rules that the person could choose instead."""
 
 
 def dry_run(tool: str, what: str, profile: Profile, rules: Sequence[Rule], cwd: Path) -> DryRun:
@@ -157,10 +181,17 @@ def dry_run(tool: str, what: str, profile: Profile, rules: Sequence[Rule], cwd: 
     argument = {"execute": "command", "fetch": "url", "other": "input"}.get(kind, "path")
     judged = _judge(profile, [*rules, *memory.remembered_rules(cwd)], cwd.resolve())
     judgement = judged.judge(tool, kind, {argument: what})
-    scopes: dict[Scope, tuple[str, ...]] = {}
+    offers = offers_module.Offers()
     if judgement.verdict == "ask":
-        scopes = judge_module.suggest_rules(tool, judgement, cwd, project_folder(cwd))
-    return DryRun(judgement.verdict, judgement.reason, _parts(judgement), scopes)
+        offers = _offers(tool, judgement, cwd, project_folder(cwd))
+    return DryRun(
+        judgement.verdict,
+        judgement.reason,
+        _parts(judgement),
+        _causes(judgement),
+        offers.rules,
+        offers.wider,
+    )
 
 
 def _store_rule(rule: str, scope: str, where: str) -> None:
@@ -175,8 +206,9 @@ def _store_rule(rule: str, scope: str, where: str) -> None:
 def remember_answer(asked: QuestionAsked, answered: QuestionAnswered, session: str) -> list[Event]:
     """Stores the rules of an answer to a permission question, in the scope that the answer names."""
     details = asked.question.details or {}
-    scope = answered.answer.strip().lower() if isinstance(answered.answer, str) else ""
-    offered = details.get("remember")
+    answer = answered.answer.strip().lower() if isinstance(answered.answer, str) else ""
+    scope = answer.removesuffix(offers_module.WIDER)
+    offered = details.get("remember" if scope == answer else "remember_wider")
     rules = offered.get(scope, ()) if isinstance(offered, dict) else ()
     events: list[Event] = []
     for rule in [rule for rule in rules if rule in asked.question.text]:  # only what the person saw
@@ -193,9 +225,8 @@ def remember_answer(asked: QuestionAsked, answered: QuestionAnswered, session: s
 
 
 def _judge(profile: Profile, rules: Iterable[Rule], cwd: Path) -> judge_module.Judge:
-    """The profile `ask` asks about every command, even one that only reads."""
     readable = _offered_folders() if profile == "ask" else ()
-    return judge_module.Judge(profile, rules, cwd, allow_reads=profile == "edit", readable=readable)
+    return judge_module.Judge(profile, rules, cwd, readable=readable)
 
 
 def _offered_folders() -> tuple[Path, ...]:

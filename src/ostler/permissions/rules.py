@@ -1,5 +1,8 @@
 """Permission profiles, and rules: `TOOL` or `TOOL(PATTERN)`, each with the verdict allow, ask or deny.
 
+A sign before the parenthesis makes a rule that questions offer: `bash+(make test)` allows further operands,
+`bash~(ls)` a listed program with its listed options, `bash=(TEXT)` exactly this text.
+
 `TOOL` is a tool's name (with `*` as a wildcard) or a kind: `read` covers tools that read or search files,
 `edit` those that change them; then `execute`, `fetch`, `agent`, `other`. A pattern matches a path, the words
 of a command, or a domain, depending on the call.
@@ -11,9 +14,10 @@ import re
 import sys
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from os.path import normpath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 
@@ -108,15 +112,19 @@ Effect = Literal["allow", "ask", "deny"]
 EFFECTS: tuple[Effect, ...] = ("allow", "ask", "deny")
 Match = Literal["yes", "maybe", "no"]
 _PATH_TOOLS = ("read", "search", "edit", "write", "ls", "grep", "find")
-_RULE = re.compile(r"([\w.:/*-]+)(?:\((.*)\))?", re.DOTALL)
+_RULE = re.compile(r"([\w.:/*-]+)(?:([+~=]?)\((.*)\))?", re.DOTALL)
 _SPECIAL = re.compile(r"[*?\[\]{}\\]")
 _ESCAPED = re.compile(r"\\.", re.DOTALL)
+
+
+Form = Literal["", "+", "~", "="]
 
 
 class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
     effect: Effect
     tool: str
     pattern: str | None = None
+    form: Form = ""
     base: str = ""
     """The folder that a relative path begins at; by default the working directory."""
     origin: str = ""
@@ -124,7 +132,7 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def text(self) -> str:
-        return self.tool if self.pattern is None else f"{self.tool}({self.pattern})"
+        return self.tool if self.pattern is None else f"{self.tool}{self.form}({self.pattern})"
 
     @property
     def restricts(self) -> bool:
@@ -139,42 +147,95 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
 def parse_rule(text: str, effect: Effect, *, base: str = "", origin: str = "") -> Rule:
     """Parses a rule. Raises `UsageError`, which shows what a rule looks like."""
     match = _RULE.fullmatch(text.strip())
-    if match is None or (match[2] is not None and not match[2].strip()):
+    if match is None or (match[3] is not None and not match[3].strip()):
         raise UsageError(
             f"{text!r} is not a rule; rules are like bash, bash(git status), edit(src/**), fetch(example.com)"
         )
-    pattern = match[2].strip() if match[2] is not None else None
-    if pattern is not None:
+    tool, form = match[1], cast(Form, match[2] or "")
+    if form and effect != "allow":
+        raise UsageError(f"{text!r} can only allow; write {tool}({match[3].strip()}) to {effect}")
+    pattern = match[3].strip() if match[3] is not None else None
+    is_text = form == "=" or (tool not in _PATH_TOOLS and (pattern or "").startswith("="))
+    if pattern is not None and not is_text:
         try:
-            if match[1] not in _PATH_TOOLS:  # in a path, a quotation mark is a character like any other
-                shlex.split(pattern.removeprefix("="))
-            files.compile_glob(pattern)
-            _with_home(pattern)
+            if tool not in _PATH_TOOLS:  # in a path, a quotation mark is a character like any other
+                shlex.split(pattern)
+            if not form:
+                files.compile_glob(pattern)
+                _with_home(pattern)
         except (ValueError, re.error, UsageError) as error:
             raise UsageError(f"the pattern of the rule {text!r} cannot be read: {error}") from None
-    return Rule(effect, match[1], pattern, base, origin)
+    return Rule(effect, tool, pattern, form, base, origin)
 
 
-def matches_command(rule: Rule, words: Sequence[str | None], assignments: Sequence[str] = ()) -> Match:
-    """Whether a command begins with the rule's words; after `=`, whether it consists of them.
+def matches_command(rule: Rule, words: Sequence[str | None]) -> Match:
+    """Whether a plain command begins with the rule's words; after `=`, whether it consists of them.
 
-    A rule that allows must match everything that may change what runs. One that restricts also matches the
-    program in another folder, and may match unknown words, or options before a subcommand.
+    A word that is known only at run time is None. A rule that allows must match everything. One that
+    restricts also matches the program in another folder, and may match unknown words, or options before a
+    subcommand.
     """
     if rule.pattern is None:
         return "yes"
-    wanted = shlex.split(rule.pattern.removeprefix("="))
+    if rule.form:
+        return "yes" if rule.form == "+" and _has_further_operands(rule.pattern, words) else "no"
     exact = rule.pattern.startswith("=")
+    try:
+        wanted = _words(rule.pattern.removeprefix("="))
+    except ValueError:  # after `=`, it may be a text that is not plain
+        return "no"
     if not rule.restricts:
-        return "yes" if _begins_with((*assignments, *words), wanted, exact) == "yes" else "no"
+        return "yes" if _begins_with(words, wanted, exact) == "yes" else "no"
     name = words[0].rpartition("/")[2] if words and words[0] else None
     best: Match = "no"
-    for form in (tuple(words), (*assignments, *words), (name, *words[1:])):
+    for form in (tuple(words), (name, *words[1:])):
         match = _begins_with(form, wanted, exact)
         if match == "yes":
             return "yes"
         best = "maybe" if match == "maybe" or _hides(form, wanted) else best
     return best
+
+
+def matches_text(rule: Rule, command: str) -> bool:
+    """Whether the rule names exactly this text, which need not be plain."""
+    if rule.pattern is None or rule.form not in ("", "="):
+        return False
+    is_text = rule.form == "=" or rule.pattern.startswith("=")
+    return is_text and (rule.pattern if rule.form else rule.pattern[1:].strip()) == command.strip()
+
+
+@lru_cache(1024)
+def _words(pattern: str) -> tuple[str, ...]:
+    return tuple(shlex.split(pattern))
+
+
+def _has_further_operands(pattern: str, words: Sequence[str | None]) -> bool:
+    wanted = _words(pattern)
+    further = words[len(wanted) :]
+    is_same = tuple(words[: len(wanted)]) == wanted
+    return is_same and all(
+        word is not None and not word.startswith("-") and "=" not in word for word in further
+    )
+
+
+def mentions(rule: Rule, command: str) -> bool:
+    """Whether a text that is not plain contains a word of the rule, with or without quotes in it."""
+    if rule.pattern is None:
+        return True
+    if rule.tool in _PATH_TOOLS:
+        words = re.split(r"/+", rule.pattern)
+    else:
+        try:
+            words = [*_words(rule.pattern.removeprefix("="))]
+        except ValueError:
+            words = rule.pattern.removeprefix("=").split()
+    texts = (command, re.sub(r"""\\\n|\$?['"]|\\""", "", command))
+    for word in words:
+        if re.search(r"\w", word):
+            inner = re.escape(word).replace(r"\*", r"[^\s/]*").replace(r"\?", r"[^\s/]")
+            if any(re.search(rf"(?<![\w.-]){inner}(?![\w-])", text) for text in texts):
+                return True
+    return False
 
 
 def _begins_with(words: Sequence[str | None], wanted: Sequence[str], exact: bool) -> Match:
@@ -216,6 +277,11 @@ def command_pattern(words: Sequence[str], *, exact: bool) -> str:
     """A pattern that matches exactly these words."""
     escaped = (re.sub(r"[*?\[]", lambda match: f"[{match[0]}]", word) for word in words)
     return ("=" if exact else "") + shlex.join(escaped)
+
+
+def literal_words(words: Sequence[str]) -> str:
+    """The pattern of an offered rule: exactly these words."""
+    return shlex.join(words)
 
 
 Forms = dict[Rule, list[re.Pattern[str]]]

@@ -168,20 +168,21 @@ def test_the_rules_of_an_answer_are_described(rule: str, words: str) -> None:
 
 async def test_every_scope_lists_the_rules_it_allows(tmp_path: Path) -> None:
     many = " && ".join(f"git {word} x" for word in ("add", "push", "commit", "tag", "fetch"))
-    calls = [Call("bash", {"command": "git push *"}), Call("bash", {"command": many})]
+    calls = [Call("bash", {"command": "git push x"}), Call("bash", {"command": many})]
     async with run_ui(answers=[*calls, "ok"], **guarded(tmp_path, "bash")) as at:
         await begin(at)
-        assert "git push with any arguments" not in at.screen.text()
+        assert "exactly: git push x" not in at.screen.text()
         at.press("r", "enter")
         for place, words in enumerate(("for this session", "for this project", "always"), 1):
-            await at.see(f"{place}. yes, and {words}: git push with any arguments")
+            await at.see(f"{place}. yes, and {words}: exactly: git push x")
+            await at.see(f"{place + 3}. yes, and {words}: git push x, also with more operands")
         at.press("left")
         await at.answer("n")
         await at.see("git add x")
         await at.answer("r")
         await at.see("the 5 rules above")
         at.press("\x1b[F")
-        await at.see("git tag with any arguments", "git fetch with any arguments")
+        await at.see("git fetch x, also with more operands", "the 5 wider rules above")
         at.press("1", "enter")
         await at.see("ok")
 
@@ -492,7 +493,7 @@ def test_questions_of_children_name_the_child_and_close_when_answered_elsewhere(
 def test_on_small_terminals_all_answers_stay_visible_and_the_text_scrolls(
     open_tui: Open, serve: Serve, ostler: Ostler, size: tuple[int, int]
 ) -> None:
-    command = "".join(f"echo a rather long line of number {number} of the script\n" for number in range(9))
+    command = "".join(f"show a rather long line of number {number} of the script\n" for number in range(9))
     terminal = open_tui(
         serve(turn(call("bash", {"command": command})), turn("as you wish")),
         "go",
