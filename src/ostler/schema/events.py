@@ -3,8 +3,8 @@
 An event is an *entry* (has a parent, forms the session's tree, may be sent to the model), a *record* (belongs
 to the whole session, does not rewind), a *delta* (live only; the fact that follows has the whole) or a *live
 value* (current state without history). Entries and records are facts: stored, numbered, committed before
-anything sees them. `visibility.py` decides who gets each event. Fields with their default are left out of the
-JSON. No event has a field that `facts.py` puts into the envelope (`seq`, `session`, `run` …).
+anything sees them. `visibility.py` decides who gets each event. Fields with their default are not encoded.
+No event has a field of the envelope, which `facts.py` adds.
 """
 
 from __future__ import annotations
