@@ -364,8 +364,7 @@ class QuestionAnswered(Record, frozen=True):
 
 
 class PermissionRemembered(Record, frozen=True):
-    """A user's answer that applies to more than one call: a rule and its scope. `where` is the session or the
-    project's folder; a rule for a session does not apply to copies of it."""
+    """A rule that an answer remembers. `where` is the session, but not its copies, or the project's folder."""
 
     rule: str
     effect: Literal["allow", "ask", "deny", "revoked"]
