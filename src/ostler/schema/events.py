@@ -364,7 +364,7 @@ class QuestionAnswered(Record, frozen=True):
 
 
 class PermissionRemembered(Record, frozen=True):
-    """A rule that an answer remembers. `where` is the session, but not its copies, or the project's folder."""
+    """A rule that an answer remembers. `where`: the session, but not its copies, or the project's folder."""
 
     rule: str
     effect: Literal["allow", "ask", "deny", "revoked"]
