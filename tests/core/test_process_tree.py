@@ -15,13 +15,11 @@ from ostler.core import process_tree
 from ostler.core.process_tree import (
     INSIDE_VARIABLE,
     ancestors,
-    inside_mark,
     local_user,
-    mark_children,
     reap_orphans,
     why_inside,
 )
-from ostler.core.processes import OwnedGroup, ProcessId, current_process
+from ostler.core.processes import OwnedGroup, ProcessId, current_process, inside_mark, mark_children
 from ostler.store.memory import MemoryStore
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="uses /proc")

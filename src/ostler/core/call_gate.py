@@ -168,8 +168,7 @@ class CallGate:
         """Continues a call whose question was answered."""
         if asked.asked_by in ("permission", "hook"):
             if not grants(asked, answered):
-                is_reason = isinstance(answered.answer, str) and answered.answer not in asked.question.choices
-                reason = answered.answer if is_reason else ""
+                reason = _reason(asked, answered)
                 if otherwise := asked.state.get("otherwise"):
                     return not_repeated(otherwise, reason or "the user declined")
                 return failed(reason or "The user declined this call.", kind="call_refused")
@@ -182,9 +181,9 @@ class CallGate:
                 return failed(f"the tool changed meanwhile: {problem}", kind="invalid_arguments")
             return self._ready(tool, arguments, validated, path=asked.state.get("path", ""))
         if answered.outcome != "answered":
-            is_reason = answered.outcome == "declined" and isinstance(answered.answer, str)
-            reason = f": {answered.answer}" if is_reason and answered.answer else "."
-            return failed(f"The user did not answer the question{reason}", kind="call_refused")
+            reason = _reason(asked, answered) if answered.outcome == "declined" else ""
+            end = f": {reason}" if reason else "."
+            return failed(f"The user did not answer the question{end}", kind="call_refused")
         is_called_again = asked.resume == "again" or (tool.spec.resumes and not asked.resume)
         answer = answered.answer
         if is_called_again:
@@ -208,6 +207,16 @@ def not_repeated(otherwise: dict[str, Any], why: str) -> FinalOutcome:
     outcome = msgspec.convert(otherwise, Ok | Failed)
     note = Text(f"[not run again without the restriction: {why}]")
     return msgspec.structs.replace(outcome, content=(*outcome.content, note))
+
+
+def _reason(asked: events.QuestionAsked, answered: events.QuestionAnswered) -> str:
+    """Why a person declined. What they typed at a secret question may be the secret."""
+    is_choice = answered.answer in asked.question.choices
+    return (
+        answered.answer
+        if isinstance(answered.answer, str) and not is_choice and not asked.question.secret
+        else ""
+    )
 
 
 def _is_refusal(asked: events.QuestionAsked, answered: events.QuestionAnswered) -> bool:

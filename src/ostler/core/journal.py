@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 import msgspec
 
 from ostler.core.lazy import Lazy, load
-from ostler.core.process_tree import mark_children
-from ostler.core.processes import ProcessId, current_process, kill_processes_of
+from ostler.core.processes import ProcessId, current_process, kill_processes_of, mark_children
 from ostler.core.secrets import mask_bytes
 from ostler.core.state import SessionState, fold
 from ostler.core.store import Lease, Store

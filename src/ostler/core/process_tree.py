@@ -14,8 +14,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Protocol
-from weakref import WeakSet
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,25 +29,9 @@ _MOST_ANCESTORS = 1000
 # --- marks --------------------------------------------------------------------------------------------
 
 
-class _WithId(Protocol):
-    @property
-    def id(self) -> str: ...
-
-
-_stores: WeakSet[_WithId] = WeakSet()
-
-
-def mark_children(store: _WithId) -> None:
-    """From now on, processes that we start carry the mark of this store, as long as it exists."""
-    if store.id:  # read here, because it may be closed when a process starts
-        _stores.add(store)
-
-
-def inside_mark() -> dict[str, str]:
-    """The variable for a new process. The marks of those we run inside are kept."""
-    if not (ids := {store.id for store in tuple(_stores)}):
-        return {}
-    return {INSIDE_VARIABLE: ":".join(sorted(ids | _split(os.environ.get(INSIDE_VARIABLE, ""))))}
+def own_marks() -> set[str]:
+    """The stores whose agents have started this process, by its environment."""
+    return _split(os.environ.get(INSIDE_VARIABLE, ""))
 
 
 def _split(value: str) -> set[str]:
@@ -102,7 +84,7 @@ def _parent(pid: int) -> int:
 def _marks(pid: int) -> set[str]:
     """The stores in the environment of a process; another's is visible only on Linux."""
     if pid == os.getpid():
-        return _split(os.environ.get(INSIDE_VARIABLE, "")) | _marks_in_proc(pid)
+        return own_marks() | _marks_in_proc(pid)
     return _marks_in_proc(pid)
 
 
@@ -136,10 +118,10 @@ _MOST_REMEMBERED = 4096
 
 
 @contextmanager
-def spawning() -> Iterator[list[int]]:
-    """Start a process of a session in this block, and append its pid: its orphans become our children, and
-    are told from the processes that we start ourselves."""
-    if _stores:
+def spawning(*, adopts: bool) -> Iterator[list[int]]:
+    """Start a process in this block, and append its pid. With `adopts`, as for one of a session, its orphans
+    become our children, and are told from the processes that we start ourselves."""
+    if adopts:
         _become_subreaper()
     pids: list[int] = []
     with _lock:
@@ -168,7 +150,7 @@ def _become_subreaper() -> bool:
 def reap_orphans() -> None:
     """Reaps the processes that tools left behind and that have ended. Never touches a process of ours, or one
     that other code of this process started."""
-    if not _stores or sys.platform != "linux":
+    if not _groups or sys.platform != "linux":
         return
     with _lock:
         for pid in _children():

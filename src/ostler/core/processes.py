@@ -15,12 +15,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol
+from weakref import WeakSet
 
 import msgspec
 
 from ostler.core.lazy import lazy_module
-from ostler.core.process_tree import inside_mark, reap_orphans, spawning
+from ostler.core.process_tree import INSIDE_VARIABLE, own_marks, reap_orphans, spawning
 from ostler.core.secrets import tool_environment
 from ostler.schema.errors import OstlerError, UsageError
 
@@ -36,6 +37,27 @@ SESSION_VARIABLE = "OSTLER_SESSION"
 CALL_VARIABLE = "OSTLER_CALL"
 """Set in the environment of every process that a tool starts, so that recovery also finds a process that was
 not recorded yet when we were killed. A call's id is unique only within its session."""
+
+
+class _WithId(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+_stores: WeakSet[_WithId] = WeakSet()
+
+
+def mark_children(store: _WithId) -> None:
+    """From now on, processes that we start carry the mark of this store, as long as it exists."""
+    if store.id:  # read here, because it may be closed when a process starts
+        _stores.add(store)
+
+
+def inside_mark() -> dict[str, str]:
+    """The variable for a new process. The marks of those we run inside are kept."""
+    if not (ids := {store.id for store in tuple(_stores)}):
+        return {}
+    return {INSIDE_VARIABLE: ":".join(sorted(ids | own_marks()))}
 
 
 def process_environment(session: str, call: str) -> dict[str, str]:
@@ -306,7 +328,8 @@ class OwnedGroup:
         confinement: Confinement | None = None,
     ) -> None:
         owner = OwnerPipe()
-        environment = {**(tool_environment() if environment is None else environment), **inside_mark()}
+        mark = inside_mark()
+        environment = {**(tool_environment() if environment is None else environment), **mark}
         if confinement:
             environment |= confinement.environment
 
@@ -323,7 +346,7 @@ class OwnedGroup:
             )
 
         try:
-            with spawning() as pids:
+            with spawning(adopts=bool(mark)) as pids:
                 self.process = confinement.start(spawn, command) if confinement else spawn(command)
                 pids.append(self.process.pid)
         except BaseException as error:

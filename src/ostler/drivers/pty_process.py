@@ -207,7 +207,7 @@ def _spawn(
     ]
 
     def spawn(path: str, arguments: list[str], *, setsid: bool) -> int:
-        with spawning() as pids:
+        with spawning(adopts=True) as pids:
             pids.append(
                 os.posix_spawn(
                     path,
