@@ -397,7 +397,7 @@ async def _sample(folder: Path) -> Sample:
     harness = Harness(
         ScriptedModel(script, name="anthropic/claude-sonnet-5-5"),
         cwd=folder,
-        permission_hook=permission_hook("read-only"),
+        permission_hook=permission_hook("read-only", folder),
         permission_profile="read-only",
     )
     harness.set_tools([builtin_tool("read")])

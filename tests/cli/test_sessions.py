@@ -168,6 +168,7 @@ def test_an_exported_session_is_imported_in_another_directory(ostler: Ostler, se
         for line in (*lines, *source):
             del line["session"]
             line.pop("cwd", None)
+        assert lines[0].pop("imported") == len(source), "what a file says gives no consent"
         assert lines == source
     ostler("-p", *use(vendor), "--session", imported, "And now?", cwd=elsewhere)
     messages = vendor.requests[-1].json["messages"]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Callable
-from threading import Thread
 from typing import Any
 
 import pytest
 
 from ostler.testkit.vendors import call, turn
 from tests.cli.test_prompt_extensions import write
-from tests.support.command import Ostler, use, wait_until
-from tests.support.fixtures import InProcess, Serve
+from tests.support.command import Ostler, finish, use, wait_until
+from tests.support.fixtures import Serve
 
 COUNTER = """
     import json
@@ -104,23 +104,23 @@ def test_a_question_of_a_killed_process_cannot_be_answered(ostler: Ostler, serve
     )
 
 
-def test_the_process_waits_for_a_question_at_the_end_of_the_last_run(
-    ostler: Ostler, serve: Serve, in_process: InProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ostler.extensions.event_channel.CATCH_UP_SECONDS", 0.01)
+def test_the_process_waits_for_a_question_at_the_end_of_the_last_run(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn("first"), turn("second"))
     write(ostler.home / "extensions" / "asking.py", ASKING)
-    answers = []
-
-    def answer() -> None:
-        def is_answered() -> bool:
-            answers.append(ostler("answer", "ses", "yes"))
-            return answers[-1].code == 0
-
-        wait_until(is_answered)
-
-    elsewhere = Thread(target=answer)
-    elsewhere.start()
-    code, out, err = in_process("-p", "--on-question", "wait", *use(vendor), "go")
-    elsewhere.join()
-    assert (code, out) == (0, "first\nsecond\n"), err
+    hurried = """
+import ostler.extensions.event_channel, ostler.main
+ostler.extensions.event_channel.CATCH_UP_SECONDS = 0.01
+ostler.main.main()
+"""
+    # Not in this process, whose children must not answer for it.
+    running = subprocess.Popen(
+        [sys.executable, "-c", hurried, "-p", "--on-question", "wait", *use(vendor), "go"],
+        cwd=ostler.work,
+        env=ostler.environment({}),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    wait_until(lambda: ostler("answer", "ses", "yes").code == 0)
+    ended = finish(running)
+    assert (ended.code, ended.out) == (0, "first\nsecond\n"), ended.err

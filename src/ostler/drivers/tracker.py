@@ -270,7 +270,9 @@ class Tracker:
         if self._delivery:
             times.append(self._delivery.wants)
         elif self._queued and self._is_still:
-            times.append(self._last_look)
+            # The first message waits for a dialog to close, which the next output shows.
+            if self._queued.ticket != INITIAL_PROMPT or not self._dialogs.keeps_waiting:
+                times.append(self._last_look)
         elif self._queued and self._queued.ticket != INITIAL_PROMPT:
             times.append(self._queued.since + self.timing.longest_queued)
         return min(times, default=None)

@@ -20,6 +20,7 @@ from ostler.server.agentapi.app import create_agent_app
 from ostler.server.agentapi.events import Emitter
 from ostler.server.http_server import HttpServer
 from ostler.server.main import listen
+from ostler.store.memory import MemoryStore
 
 HOSTS = ("localhost", "127.0.0.1", "[::1]")
 ORIGINS = ("http://localhost:3284", "http://localhost:3000", "http://localhost:3001")
@@ -34,6 +35,7 @@ class FakeAgent:
 
     def __init__(self) -> None:
         self.agent_type = "claude"
+        self.journal = SimpleNamespace(store=MemoryStore())
         self.transport: Any = "pty"
         self.status: Status = "stable"
         self.messages: tuple[AgentMessage, ...] = (AgentMessage(0, "agent", "", BEGAN),)

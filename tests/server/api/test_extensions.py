@@ -166,7 +166,7 @@ async def test_an_untrusted_project_extension_is_left_out_with_one_notice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(extension_setup, "has_terminal", lambda: True)
-    monkeypatch.setattr(extension_setup, "ask_person", pytest.fail)
+    monkeypatch.setattr(extension_setup, "ask_consent", pytest.fail)
     async with extended_server(tmp_path, monkeypatch, "one", "two", project=ASKING) as served:
         session = await served.new_session("go")
         await served.rest(session)

@@ -48,7 +48,7 @@ def test_the_same_screen_is_served_at_the_root_and_through_the_api(
         terminal.wait_for("you said: from the root")
         terminal.wait_for("custom")
     watching.type("x")
-    watching.wait_for("may only observe")
+    watching.wait_for("may not do this")
     root.type("\x1d")
     assert root.wait_for_end() == 0
     through_api.type("/exit 0\r")
