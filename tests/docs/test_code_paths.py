@@ -12,7 +12,7 @@ from tests.support.paths import DOCS, ROOT
 sys.path.insert(0, str(ROOT / "scripts"))
 from trace_code_paths import PATHS, trace_path
 
-LIMITS = {"prompt": 12, "question": 24, "refusal": 8, "screen": 12}
+LIMITS = {"prompt": 12, "question": 20, "refusal": 8, "screen": 12}
 
 
 def documented(name: str) -> list[str]:

@@ -68,26 +68,32 @@ _PERMISSION_LABELS = {
 
 def answer_options(question: Question) -> list[AnswerOption]:
     """The options with their keys; empty if the answer is typed."""
-    answers: tuple[str, ...] = question.choices
-    if question.kind == "permission":
-        scopes = [one for one in question.choices if one in _SCOPES]
-        wider = (question.details or {}).get("remember_wider") or {}
-        answers = ("yes", "no", *scopes, *(f"{one}{WIDER}" for one in scopes if one in wider))
+    is_permission = question.kind == "permission"
+    answers = _permission_answers(question) if is_permission else question.choices
     options = []
     for number, answer in enumerate(answers, 1):
         keys: tuple[str, ...] = (str(number),) if number < 10 else ()
         if answers[:2] == ("yes", "no") and number < 3:
             keys += (_LETTERS[answer],)
-        rules: tuple[str, ...] = ()
-        label = answer
-        if question.kind == "permission":
-            scope = answer.removesuffix(WIDER)
-            remember = (question.details or {}).get("remember" if scope == answer else "remember_wider")
-            if scope in _SCOPES and isinstance(remember, dict):
-                rules = tuple(remember.get(scope) or ())
-            label = scope_text(answer, rules, sys.maxsize) if rules else _PERMISSION_LABELS[scope]
+        rules = _rules_of(question, answer) if is_permission else ()
+        label = scope_text(answer, rules, sys.maxsize) if rules else answer
+        if is_permission and not rules:
+            label = _PERMISSION_LABELS[answer.removesuffix(WIDER)]
         options.append(AnswerOption(answer, label, keys, rules))
     return options
+
+
+def _permission_answers(question: Question) -> tuple[str, ...]:
+    scopes = [one for one in question.choices if one in _SCOPES]
+    wider = (question.details or {}).get("remember_wider") or {}
+    return ("yes", "no", *scopes, *(f"{one}{WIDER}" for one in scopes if one in wider))
+
+
+def _rules_of(question: Question, answer: str) -> tuple[str, ...]:
+    """The rules that an answer would remember."""
+    scope = answer.removesuffix(WIDER)
+    remember = (question.details or {}).get("remember" if scope == answer else "remember_wider")
+    return tuple(remember.get(scope) or ()) if scope in _SCOPES and isinstance(remember, dict) else ()
 
 
 def dialog_in(asked: QuestionAsked) -> Dialog | None:

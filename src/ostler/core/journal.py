@@ -140,23 +140,27 @@ class Journal:
         """Adds a fact to the next append. `settles` is the request that it completes."""
         if self.failed:
             raise self.failed
+        fact = self._next_fact(event, run)
+        if self.is_detached:
+            self._postponed.append((event, run or "", settles))
+            return fact
+        self.state.apply(fact)
+        self.is_moved = self.is_moved or isinstance(event, LeafMoved)
+        self._staged.append(fact)
+        if settles:
+            self._settled[settles] = fact.seq
+        return fact
+
+    def _next_fact(self, event: Event, run: str | None) -> Fact:
+        """The event with its envelope. Consent is bound to this store, and known keys are masked."""
         if isinstance(event, QuestionAnswered | PermissionRemembered) and not event.store:
             event = msgspec.structs.replace(event, store=self.store.id)
         state, time_ms = self.state, self.world.now_ms()
         run_id = (state.run.id if state.run else "") if run is None else run
         seq, parent = state.last_seq + 1, state.leaf if isinstance(event, Entry) else None
         fact = Fact.of(event, seq=seq, session=self.session, run=run_id, time_ms=time_ms, parent=parent)
-        if (body := mask_bytes(fact.body)) is not fact.body:
-            fact = msgspec.structs.replace(fact, body=body, _event=None)
-        if self.is_detached:
-            self._postponed.append((event, run or "", settles))
-            return fact
-        state.apply(fact)
-        self.is_moved = self.is_moved or isinstance(event, LeafMoved)
-        self._staged.append(fact)
-        if settles:
-            self._settled[settles] = fact.seq
-        return fact
+        body = mask_bytes(fact.body)
+        return fact if body is fact.body else msgspec.structs.replace(fact, body=body, _event=None)
 
     async def commit(self) -> None:
         """Appends the recorded facts, all or nothing, and publishes them."""

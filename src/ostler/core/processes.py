@@ -328,8 +328,8 @@ class OwnedGroup:
         confinement: Confinement | None = None,
     ) -> None:
         owner = OwnerPipe()
-        mark = inside_mark()
-        environment = {**(tool_environment() if environment is None else environment), **mark}
+        inside = inside_mark()
+        environment = {**(tool_environment() if environment is None else environment), **inside}
         if confinement:
             environment |= confinement.environment
 
@@ -346,7 +346,7 @@ class OwnedGroup:
             )
 
         try:
-            with spawning(adopts=bool(mark)) as pids:
+            with spawning(adopts=bool(inside)) as pids:
                 self.process = confinement.start(spawn, command) if confinement else spawn(command)
                 pids.append(self.process.pid)
         except BaseException as error:
@@ -364,7 +364,7 @@ class OwnedGroup:
         self.id = ProcessId.of(self.process.pid)
         self.limited: LimitedProcesses | None = None
         if limits is not None and sys.platform == "linux":
-            call = (environment or {}).get(CALL_VARIABLE, "")
+            call = environment.get(CALL_VARIABLE, "")
             mark = f"{CALL_VARIABLE}={call}" if call else ""
             self.limited = process_limits.LimitedProcesses(self.id, limits, mark)
 

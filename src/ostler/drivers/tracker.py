@@ -269,10 +269,8 @@ class Tracker:
         times += self._dialogs.wants_look_at(self._unchanged_since, self._last_look)
         if self._delivery:
             times.append(self._delivery.wants)
-        elif self._queued and self._is_still:
-            # The first message waits for a dialog to close, which the next output shows.
-            if self._queued.ticket != INITIAL_PROMPT or not self._dialogs.keeps_waiting:
-                times.append(self._last_look)
+        elif self._queued and self._is_still and not self._holds_back(self._queued):
+            times.append(self._last_look)
         elif self._queued and self._queued.ticket != INITIAL_PROMPT:
             times.append(self._queued.since + self.timing.longest_queued)
         return min(times, default=None)
@@ -359,10 +357,14 @@ class Tracker:
         )
         return [*([Write(keys)] if keys else []), *([failure] if failure else [])]
 
+    def _holds_back(self, message: _Queued) -> bool:
+        """The first message waits for a dialog to close, which the next output shows."""
+        return message.ticket == INITIAL_PROMPT and self._dialogs.keeps_waiting
+
     def _send_queued(self, now: float, message: _Queued, bracketed_paste: bool) -> list[Event]:
+        if self._holds_back(message):
+            return []
         if self._dialogs.keeps_waiting:
-            if message.ticket == INITIAL_PROMPT:
-                return []
             self._queued = None
             return [Undelivered(message.ticket, ASKS_FIRST)]
         if self._is_still:

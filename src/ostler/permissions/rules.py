@@ -155,17 +155,23 @@ def parse_rule(text: str, effect: Effect, *, base: str = "", origin: str = "") -
     if form and effect != "allow":
         raise UsageError(f"{text!r} can only allow; write {tool}({match[3].strip()}) to {effect}")
     pattern = match[3].strip() if match[3] is not None else None
-    is_text = form == "=" or (tool not in _PATH_TOOLS and (pattern or "").startswith("="))
-    if pattern is not None and not is_text:
+    if pattern is not None:
         try:
-            if tool not in _PATH_TOOLS:  # in a path, a quotation mark is a character like any other
-                shlex.split(pattern)
-            if not form:
-                files.compile_glob(pattern)
-                _with_home(pattern)
+            _check_pattern(tool, form, pattern)
         except (ValueError, re.error, UsageError) as error:
             raise UsageError(f"the pattern of the rule {text!r} cannot be read: {error}") from None
     return Rule(effect, tool, pattern, form, base, origin)
+
+
+def _check_pattern(tool: str, form: Form, pattern: str) -> None:
+    is_path = tool in _PATH_TOOLS
+    if form == "=" or (not is_path and pattern.startswith("=")):
+        return  # the text of a command, as it is
+    if not is_path:  # in a path, a quotation mark is a character like any other
+        shlex.split(pattern)
+    if not form:
+        files.compile_glob(pattern)
+        _with_home(pattern)
 
 
 def matches_command(rule: Rule, words: Sequence[str | None]) -> Match:

@@ -48,12 +48,7 @@ def processes_of(scope: Scope) -> list[int]:
     """The processes that have the client's end of the connection; none if it is on another machine. If no
     process can be seen with it, those of its user that cannot be looked into. Raises `ConsentRefused` if it
     was closed: then nobody can tell."""
-    client, server = scope.get(CONNECTION) or (scope.get("client"), scope.get("server"))
-    if sys.platform != "linux" or not client or not server:
-        return []
-    try:
-        ends = _address(*client[:2]), _address(*server[:2])
-    except (TypeError, ValueError):  # a Unix socket, or a test without a connection
+    if sys.platform != "linux" or (ends := _ends(scope)) is None:
         return []
     sockets = list(_sockets())
     peer = next((one for one in sockets if (one.own, one.other) == ends), None)
@@ -63,6 +58,17 @@ def processes_of(scope: Scope) -> list[int]:
             raise ConsentRefused(GONE)
         return []
     return _owners(peer)
+
+
+def _ends(scope: Scope) -> tuple[Address, Address] | None:
+    """The addresses of the client and of this end."""
+    client, server = scope.get(CONNECTION) or (scope.get("client"), scope.get("server"))
+    if not client or not server:
+        return None
+    try:
+        return _address(*client[:2]), _address(*server[:2])
+    except (TypeError, ValueError):  # a Unix socket, or a test without a connection
+        return None
 
 
 def _address(host: str, port: int) -> Address:
@@ -92,26 +98,32 @@ def _decoded(text: str) -> Address:
 
 
 def _owners(peer: _Socket) -> list[int]:
-    target = f"socket:[{peer.inode}]"
     owners: list[int] = []
     hidden: list[int] = []
     for entry in os.scandir("/proc"):
-        if not entry.name.isdecimal():
-            continue
-        try:
-            descriptors = os.listdir(f"{entry.path}/fd")  # noqa: PTH208  # many: faster than a `Path` for each
-        except PermissionError:
-            if _user_of(entry.path) == peer.uid:
-                hidden.append(int(entry.name))
-            continue
-        except OSError:
-            continue  # it has exited
-        for descriptor in descriptors:
-            with suppress(OSError):
-                if os.readlink(f"{entry.path}/fd/{descriptor}") == target:  # noqa: PTH115
+        if entry.name.isdecimal():
+            try:
+                if _has_socket(entry.path, peer.inode):
                     owners.append(int(entry.name))
-                    break
+            except PermissionError:
+                if _user_of(entry.path) == peer.uid:
+                    hidden.append(int(entry.name))
     return owners or hidden
+
+
+def _has_socket(process: str, inode: int) -> bool:
+    """Whether a process has the socket open. Raises `PermissionError` if it cannot be looked into."""
+    try:
+        descriptors = os.listdir(f"{process}/fd")  # noqa: PTH208  # many: faster than a `Path` for each
+    except PermissionError:
+        raise
+    except OSError:
+        return False  # it has exited
+    for descriptor in descriptors:
+        with suppress(OSError):
+            if os.readlink(f"{process}/fd/{descriptor}") == f"socket:[{inode}]":  # noqa: PTH115
+                return True
+    return False
 
 
 def _user_of(process: str) -> int:

@@ -107,7 +107,9 @@ async def make_request(
     Which scope it needs depends on its type."""
     require_scope(principal, request_access(body))
     fields = {**msgspec.structs.asdict(body), "id": body.id or ids("req"), "by": body.by or "api"}
-    made = await _authenticated(server, cast("Any", type(body).__bases__[0])(**fields), request, principal)
+    made = cast("Any", type(body).__bases__[0])(**fields)
+    if isinstance(made, CONSENT):
+        made = await _authenticated(server, made, request, principal)
     typed = principal.login is not None if query.typed is None else query.typed
     sent = await expand_request(server, session, made) if typed else ExpandedRequest(made)
     require_scope(principal, request_access(sent.request))  # a typed prompt may run a command
