@@ -163,7 +163,7 @@ async def test_an_imported_question_can_be_answered_at_once(project: Path) -> No
     opened = await there.open(imported.session)
     assert isinstance(await opened.answer(only_question(opened).id, "session"), RunEnded)
     assert there.ran == ["git push origin"]
-    assert opened.state.permissions == {"bash(git push)": "allow"}, "given here, so it counts here"
+    assert opened.state.permissions == {"bash(=git push origin)": "allow"}, "given here, so it counts here"
     assert violations(await there.store.read(imported.session)) == []
 
 
@@ -414,6 +414,6 @@ async def test_an_imported_session_can_be_exported_and_imported_again(project: P
     back = Place(project)
     lines = await exported(there.store, imported.session)
     again = await import_session(back.store, lines, str(project), World())
-    assert again.dropped == ("1 remembered rule: bash(git push)",)
+    assert again.dropped == ("1 remembered rule: bash(=git push origin)",)
     reopened = await back.open(again.session)
     assert reopened.state.imported == len(lines) - 1 and reopened.state.permissions == {}

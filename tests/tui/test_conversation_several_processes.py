@@ -82,7 +82,9 @@ def test_a_session_of_another_process_is_followed_stopped_and_continued(
 
 def test_two_terminals_share_a_session_in_turns(open_tui: Open, serve: Serve, ostler: Ostler) -> None:
     vendor = serve(
-        turn(call("bash", {"command": "echo printed-by-it"})), turn("it was run"), turn("the second answer")
+        turn(call("bash", {"command": "touch made && echo printed-by-it"})),
+        turn("it was run"),
+        turn("the second answer"),
     )
     first = open_tui(vendor, "go")
     first.wait_for_question()

@@ -50,14 +50,13 @@ def processes_of(scope: Scope) -> list[int]:
     was closed: then nobody can tell."""
     if sys.platform != "linux" or (ends := _ends(scope)) is None:
         return []
-    sockets = list(_sockets())
-    peer = next((one for one in sockets if (one.own, one.other) == ends), None)
-    if peer is None or not peer.inode:
-        is_local = peer is not None or ends[0][0].is_loopback
-        if is_local and any((one.other, one.own) == ends for one in sockets):
-            raise ConsentRefused(GONE)
-        return []
-    return _owners(peer)
+    peer = next((one for one in _sockets() if (one.own, one.other) == ends), None)
+    if peer is not None and peer.inode:
+        return _owners(peer)
+    (client, _), (server, _) = ends
+    if peer is not None or client.is_loopback or client == server:
+        raise ConsentRefused(GONE)  # our own end may be closed by now, too
+    return []
 
 
 def _ends(scope: Scope) -> tuple[Address, Address] | None:
