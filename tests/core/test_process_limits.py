@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import resource
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,8 @@ NOBODY = 65534
 
 BOUNDED_BOMB = "bomb() { [ $1 -gt 0 ] || exec sleep 30; bomb $(($1 - 1)) | bomb $(($1 - 1)) & }; bomb 7"
 """A few hundred processes for a while; the first one exits at once, as that of a real fork bomb."""
+
+PYTHON = shlex.quote(sys.executable)
 
 
 def context_with(tmp_path: Path, **limits: int) -> FakeToolContext:
@@ -69,7 +72,7 @@ async def test_processes_that_leave_the_session_of_a_fork_bomb_are_ended_too(tmp
     )
     (tmp_path / "bomb.py").write_text(script)
     context = context_with(tmp_path, processes=60)
-    outcome = await run_tool(bash, {"command": f"{sys.executable} -S bomb.py & sleep 60"}, context)
+    outcome = await run_tool(bash, {"command": f"{PYTHON} -S bomb.py & sleep 60"}, context)
     assert isinstance(outcome, Failed), outcome
     assert "more than 60 processes" in result_text(outcome)
     await until_gone(context)
@@ -160,7 +163,7 @@ async def test_a_process_cannot_have_more_memory_than_the_limit(tmp_path: Path) 
     context = context_with(tmp_path, memory_mb=256)
     script = "import mmap; mmap.mmap(-1, 10**10, flags=mmap.MAP_SHARED); print('reserved'); bytearray(10**9)"
     limited = "until [ $(ulimit -d) != unlimited ]; do :; done"
-    outcome = await run_tool(bash, {"command": f'{limited}; {sys.executable} -c "{script}"'}, context)
+    outcome = await run_tool(bash, {"command": f'{limited}; {PYTHON} -c "{script}"'}, context)
     assert isinstance(outcome, Failed)
     assert "reserved" in result_text(outcome) and "MemoryError" in result_text(outcome)
 
@@ -172,7 +175,7 @@ async def test_zero_means_no_limit_and_ours_are_never_raised(tmp_path: Path) -> 
     kinds = [resource.RLIMIT_NPROC, resource.RLIMIT_DATA, resource.RLIMIT_CPU, resource.RLIMIT_FSIZE]
     show = f"import resource; print([resource.getrlimit(kind) for kind in {kinds}])"
     own = [resource.getrlimit(kind) for kind in kinds]
-    shown = await run_tool(bash, {"command": f"{sys.executable} -c '{show}'"}, context)
+    shown = await run_tool(bash, {"command": f"{PYTHON} -c '{show}'"}, context)
     assert result_text(shown) == f"{own}\n"
 
 

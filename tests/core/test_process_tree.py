@@ -86,7 +86,7 @@ def test_a_detached_process_stays_below_us_and_is_reaped(store: MemoryStore, tmp
     os.mkfifo(tmp_path / "gate")
     with OwnedGroup(["sh", "-c", detach], cwd=tmp_path) as child:
         child.communicate()
-    wait_until(note.exists)
+        wait_until(note.exists)  # before that, it is in the group that is killed below
     orphan = int(note.read_text())
     assert list(ancestors(orphan))[:2] == [orphan, os.getpid()]
     reap_orphans()  # sees that it is not ours

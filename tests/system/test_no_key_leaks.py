@@ -258,7 +258,7 @@ def test_a_key_in_the_output_of_a_command_or_in_a_file_is_masked(ostler: Ostler,
     (ostler.work / "program.py").write_text(PRINTING)
     prepared.own_files = {ostler.work / "printed.txt"}
     vendor = serve(
-        turn(call("bash", {"command": f"{sys.executable} program.py"})),
+        turn(call("bash", {"command": f"{shlex.quote(sys.executable)} program.py"})),
         turn(call("read", {"path": "printed.txt"})),
         turn(call("read", {"path": "printed.txt", "column": 12})),
         turn(call("grep", {"pattern": "TOKEN", "path": "printed.txt"})),

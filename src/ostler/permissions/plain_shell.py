@@ -214,7 +214,8 @@ def _check_program(word: str, is_glob: bool, source: str) -> None:
         raise _NotPlainError(NotPlain("it sets a variable", source))
     if word in _RESERVED:
         raise _NotPlainError(NotPlain(f"{word} is a word of the shell's own language", source))
-    if is_glob or not _PROGRAM.fullmatch(word):
+    is_path = word.startswith(("/", "./", "../"))  # in quotes, it may contain blanks
+    if is_glob or not (is_path or _PROGRAM.fullmatch(word)):
         raise _NotPlainError(NotPlain("its first word is not the plain name of a program", source))
 
 
