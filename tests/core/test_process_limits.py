@@ -82,7 +82,7 @@ UNPRIVILEGED = """
 import asyncio, json, os, resource, sys
 from pathlib import Path
 if os.getuid() == 0:
-    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+    os.setgroups([]); os.setgid(65534); os.setuid(100_000 + os.getpid())  # a user without other processes
 ceiling = 3000  # if nothing else stops the bomb
 hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
 if hard == resource.RLIM_INFINITY or hard > ceiling:
