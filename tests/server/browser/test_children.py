@@ -29,7 +29,7 @@ def by_task(text: Halting) -> Callable[[dict[str, Any]], Any]:
         if last["role"] == "tool":
             return turn(text.say()) if any(TESTS in one for one in asked) else turn("Both are fine.")
         if TESTS in asked[-1]:
-            return turn(call("bash", {"command": "echo 3 tests"}))
+            return turn(call("bash", {"command": "touch 3 tests"}))
         if CODE in asked[-1]:
             return turn("It finds the **longest** word.")
         tasks = (call("delegate", {"task": one}) for one in (CODE, TESTS))
@@ -72,7 +72,7 @@ def test_a_childs_question_is_answered_where_its_parent_is_looked_at(start: Star
     at = visit(start(by=by_task(text)))
     at.begin()
     at.say("Have it reviewed.")
-    expect(at.question.get_by_label("Command")).to_have_text("echo 3 tests")
+    expect(at.question.get_by_label("Command")).to_have_text("touch 3 tests")
     at.choose("Allow once")
     expect(at.answers.last).to_contain_text("Both are fine.")
     at.see_end()

@@ -70,14 +70,14 @@ def test_a_reload_in_the_middle_of_a_stream_loses_nothing_and_repeats_nothing(
 
 def test_two_tabs_see_the_same_and_a_question_closes_in_both(start: Start, visit: Visit) -> None:
     text = halting()
-    served = start(turn(call("bash", {"command": "echo checked"})), turn(text.say()))
+    served = start(turn(call("bash", {"command": "touch checked && echo checked"})), turn(text.say()))
     one = visit(served)
     one.begin()
     two = visit(served, beside=one)
     one.say("Check it.")
     for tab in (one, two):
         expect(tab.prompts).to_contain_text("Check it.")
-        expect(tab.question.get_by_label("Command")).to_have_text("echo checked")
+        expect(tab.question.get_by_label("Command")).to_have_text("touch checked && echo checked")
     two.choose("Allow once")
     for tab in (one, two):
         expect(tab.question).to_have_count(0)
@@ -93,7 +93,9 @@ def test_a_run_of_the_terminal_is_approved_in_the_browser_and_seen_live_in_both(
     start: Start, visit: Visit, open_tui: Open
 ) -> None:
     text = halting()
-    served = start(turn(call("bash", {"command": "echo checked"})), turn(text.say()), turn("And again."))
+    served = start(
+        turn(call("bash", {"command": "touch checked && echo checked"})), turn(text.say()), turn("And again.")
+    )
     terminal = open_tui(served.vendor, "--permissions", "ask")
     terminal.wait_for(">")
     terminal.type("Check it.")
@@ -101,7 +103,7 @@ def test_a_run_of_the_terminal_is_approved_in_the_browser_and_seen_live_in_both(
     terminal.wait_for("1. yes, this once")
     at = visit(served)
     at.page.get_by_role("list", name="Sessions").get_by_role("link", name="Check it.").click()
-    expect(at.question.get_by_label("Command")).to_have_text("echo checked")
+    expect(at.question.get_by_label("Command")).to_have_text("touch checked && echo checked")
     at.choose("Allow once")
     terminal.wait_for("1. yes, this once", gone=True)
     terminal.wait_for_ever("checked")
