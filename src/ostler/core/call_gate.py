@@ -203,7 +203,7 @@ class CallGate:
 
 
 def not_repeated(otherwise: dict[str, Any], why: str) -> FinalOutcome:
-    """The first outcome of a call that nobody allowed to run again."""
+    """The first outcome of a call, when running it again was not allowed."""
     outcome = msgspec.convert(otherwise, Ok | Failed)
     note = Text(f"[not run again without the restriction: {why}]")
     return msgspec.structs.replace(outcome, content=(*outcome.content, note))

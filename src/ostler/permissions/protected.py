@@ -86,7 +86,7 @@ PROTECTIONS: tuple[Protection, ...] = (
         ),
     ),
     Protection(
-        "what runs by itself: schedules, services and autostart",
+        "scheduled jobs, services and autostart entries",
         "a schedule, service or autostart file, and the system runs what it names",
         _words(
             ".config/systemd .local/share/systemd .config/autostart .local/share/applications "

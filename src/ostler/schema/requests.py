@@ -43,7 +43,7 @@ class Answer(Request, frozen=True):
     answer: Any = None
     declined: bool = False
     identity: str = ""
-    """Who answers: set by whoever accepts the request, in place of what a client says."""
+    """Who answers: set by the code that accepts the request, never by the client."""
 
 
 class Cancel(Request, frozen=True):
